@@ -81,6 +81,16 @@ impl Fleet {
         });
     }
 
+    /// Number of programs on a node, by run.
+    #[must_use]
+    pub fn programs_by_run(&self, node: NodeId) -> HashMap<Identity, u32> {
+        let mut runs = HashMap::new();
+        for program in self.inner().programs.get(&node).into_iter().flatten() {
+            *runs.entry(program.identity).or_default() += 1;
+        }
+        runs
+    }
+
     /// Number of programs on a node.
     #[must_use]
     pub fn programs(&self, node: NodeId) -> u32 {

@@ -56,6 +56,8 @@ pub mod time;
 #[cfg(feature = "broker")]
 pub mod whereabouts;
 #[cfg(feature = "broker")]
+pub mod work_history;
+#[cfg(feature = "broker")]
 pub mod worker;
 #[cfg(feature = "broker")]
 pub mod workflow;

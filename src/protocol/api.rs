@@ -385,6 +385,9 @@ pub struct NodeOutput {
     pub holding: u32,
     /// Number of programs that runs have there.
     pub programs: u32,
+    /// What it has of each run; lists of nodes omit it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Vec<super::peer_history::NodeRunOutput>>,
 }
 
 /// The status of a node in one heartbeat.

@@ -57,6 +57,32 @@ impl Failed {
     }
 }
 
+/// The failed requests of a run, counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureCounts {
+    /// One row for each kind, and for each status of complete responses; the largest first.
+    pub items: Vec<FailureCount>,
+    /// Whether there are more failures than were counted: one call reads a limited number of blocks.
+    pub more: bool,
+}
+
+/// The failed requests of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureCount {
+    /// Why there is no response, or no complete one; absent: the site responded with the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FetchErrorKind>,
+    /// The HTTP status, if there is no kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Number of failed requests.
+    pub failed: u64,
+    /// Number of them that were queued again.
+    pub requeued: u64,
+}
+
 /// The stored form of the failures of a block; `None` if there are none.
 #[must_use]
 pub fn failures(index: &Index) -> Option<Vec<u8>> {

@@ -29,6 +29,8 @@ pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;
 #[cfg(feature = "broker")]
+pub mod peer_history;
+#[cfg(feature = "broker")]
 pub mod pending;
 pub mod problem;
 pub mod push;

@@ -64,3 +64,30 @@ pub struct InstanceOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Timestamp>,
 }
+
+/// An attempt of a run that had more than one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptOutput {
+    /// The instance, from 0; 0 if the run has only one.
+    pub instance: u32,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The node or worker that had it. Absent: none, or the broker itself sent the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<NodeId>,
+    /// Its name, or the last digits of its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_name: Option<String>,
+    /// How it ended; of the last one, its state when it began or ended.
+    pub state: RunState,
+    /// Why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it began; absent: not known, because the broker restarted during the attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Timestamp>,
+    /// When it ended; absent: it is the last one, and has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_time: Option<Timestamp>,
+}

@@ -12,12 +12,13 @@ use crate::domain::request::unpack;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{Page, TriggerInput};
-use crate::protocol::failed::{Failed, FailedRequest, RequeueInput, Requeued, of_text};
+use crate::protocol::failed::{Failed, FailedRequest, FailureCount, FailureCounts, RequeueInput, Requeued, of_text};
 use crate::protocol::node::FetchErrorKind;
 use crate::protocol::problem::Problem;
 use crate::store::{BlockFailures, ListFailures, Marks, Payload, ReadFailures, ReadPayloads};
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use url::Url;
@@ -26,6 +27,8 @@ use url::Url;
 const AT_ONCE: usize = 64;
 /// Maximum number of blocks with failures that one call examines after the first match.
 const MOST_LOOKED_AT: usize = 2_048;
+/// Maximum number of blocks with failures that one call counts.
+const MOST_COUNTED: usize = 16_384;
 /// Maximum number of requests that one call requeues or discards: the default and the upper limit.
 pub(super) const USUAL: usize = 1_000;
 pub(super) const MOST: usize = 10_000;
@@ -217,6 +220,37 @@ impl Service {
             requeued_in: one.failed.requeued_in,
         });
         Ok(Page { items: items.collect(), next_cursor: next.map(Cursor::text) })
+    }
+
+    /// The failed requests of a run, counted by kind and status.
+    ///
+    /// # Errors
+    /// The run does not exist.
+    pub async fn failure_counts(&self, identity: Identity) -> Result<FailureCounts, Problem> {
+        let no = self.stored_run(identity).await?.no;
+        let (mut counts, mut from, mut more) = (HashMap::<_, (u64, u64)>::new(), 0, true);
+        for _ in 0..MOST_COUNTED / AT_ONCE {
+            let blocks = self.context.store.read(ListFailures { no, from, limit: AT_ONCE }).await.map_err(|e| problem_of(&e))?;
+            for block in &blocks {
+                for failed in of_text(&block.entries).map_err(|why| damaged(&why))? {
+                    let status = failed.error.is_none().then_some(failed.status);
+                    let count = counts.entry((failed.kind(), status)).or_default();
+                    count.0 += 1;
+                    count.1 += u64::from(failed.requeued_as.is_some());
+                }
+            }
+            match blocks.last().and_then(|last| last.seq.checked_add(1)) {
+                Some(next) if blocks.len() == AT_ONCE => from = next,
+                _ => {
+                    more = false;
+                    break;
+                }
+            }
+        }
+        let mut items: Vec<FailureCount> =
+            counts.into_iter().map(|((kind, status), (failed, requeued))| FailureCount { kind, status, failed, requeued }).collect();
+        items.sort_by_key(|item| (Reverse(item.failed), item.kind.map(FetchErrorKind::name), item.status));
+        Ok(FailureCounts { items, more })
     }
 
     /// Requeues failed requests of a run, each at most once. If the run is over, a new run of its job begins with them.

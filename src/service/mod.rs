@@ -4,6 +4,7 @@
 
 mod actors;
 mod alerts;
+mod attempts;
 mod brokers;
 mod failures;
 mod groups;
@@ -20,6 +21,7 @@ mod plans;
 mod programs;
 mod queue;
 mod redrive;
+mod results;
 mod runs;
 mod series;
 mod settings;

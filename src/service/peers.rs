@@ -10,9 +10,13 @@ use crate::domain::node::{Instance, NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{NodeOutput, WorkerInput};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
+use crate::protocol::peer_history::{NodeConnectionOutput, NodeRunOutput};
 use crate::protocol::problem::Problem;
 use crate::protocol::worker::{FromWorker, ToWorker};
-use crate::store::{DeleteNode, GetNode, ListNodes, NodeNames, NodeStatus, PeerNames, SetNodeWork, StoreError};
+use crate::store::{
+    ConnectionRow, DeleteNode, GetNode, GetRun, ListConnections, ListNodes, NodeLoadSteps, NodeNames, NodeStatus, PeerNames, SetNodeWork,
+    StoreError,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
@@ -34,6 +38,8 @@ fn unknown_node(id: NodeId) -> Problem {
     Problem::not_found(format!("there is no node {id}"))
 }
 
+/// Maximum number of steps in the answer to a question for the load of a node.
+const MOST_STEPS: i64 = 2_000;
 /// Maximum number of candidates in the error if a text matches several nodes.
 const MOST_CANDIDATES: usize = 10;
 
@@ -156,7 +162,62 @@ impl Service {
     /// The node does not exist.
     pub async fn node(&self, id: NodeId) -> Result<NodeOutput, Problem> {
         let record = self.context.store.read(GetNode(id)).await.map_err(|e| problem_of(&e))?;
-        Ok(self.node_output(record.ok_or_else(|| unknown_node(id))?).await)
+        let mut output = self.node_output(record.ok_or_else(|| unknown_node(id))?).await;
+        output.runs = Some(self.node_runs(id).await?);
+        Ok(output)
+    }
+
+    /// What a node has of each run.
+    async fn node_runs(&self, id: NodeId) -> Result<Vec<NodeRunOutput>, Problem> {
+        let mut blocks = match self.context.addresses.nodes.get(id) {
+            Some(node) => node.describe().wait().await.map_or_else(|_| HashMap::new(), |description| description.runs),
+            None => HashMap::new(),
+        };
+        let programs = self.context.fleet.programs_by_run(id);
+        for identity in programs.keys() {
+            blocks.entry(*identity).or_default();
+        }
+        let mut runs: Vec<_> = blocks.into_iter().collect();
+        runs.sort_unstable();
+        let mut out = Vec::with_capacity(runs.len());
+        for (identity, blocks) in runs {
+            let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+            let (job_name, programs) = (run.map(|run| run.job_name), programs.get(&identity).copied().unwrap_or_default());
+            out.push(NodeRunOutput { identity, job_name, blocks, programs });
+        }
+        Ok(out)
+    }
+
+    /// The connections of a node, the newest first.
+    ///
+    /// # Errors
+    /// The node does not exist.
+    pub async fn node_connections(&self, id: NodeId, limit: usize) -> Result<Vec<NodeConnectionOutput>, Problem> {
+        self.node(id).await?;
+        let rows = self.context.store.read(ListConnections { node: id, limit }).await.map_err(|e| problem_of(&e))?;
+        let output = |row: ConnectionRow| NodeConnectionOutput {
+            connect_time: row.connect_time,
+            disconnect_time: row.disconnect_time,
+            ip_address: row.ip_address,
+            reason: row.reason,
+        };
+        Ok(rows.into_iter().map(output).collect())
+    }
+
+    /// The load of a node in steps, the oldest first.
+    ///
+    /// # Errors
+    /// The node does not exist, or the step is too short.
+    pub async fn node_load_steps(&self, id: NodeId, from: Timestamp, step: u64) -> Result<Vec<(NodeLoad, Timestamp)>, Problem> {
+        let ms = i64::try_from(step).unwrap_or(i64::MAX);
+        if Timestamp::now().since_ms(from) / ms.max(1) >= MOST_STEPS || !(1_000..=86_400_000).contains(&ms) {
+            return Err(Problem::invalid(
+                "step",
+                format!("must be 1000 to 86400000 ms, and long enough for at most {MOST_STEPS} steps since `from`"),
+            ));
+        }
+        self.node(id).await?;
+        self.context.store.read(NodeLoadSteps { node: id, from, step: ms }).await.map_err(|e| problem_of(&e))
     }
 
     /// The node that a text identifies: by its id, its number, its name, or the first or last digits of its id.
@@ -204,8 +265,17 @@ impl Service {
             None => None,
         };
         match asked {
-            Some(d) => NodeOutput { name, number, record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
-            None => NodeOutput { name, number, record, is_online: false, load: None, holding: 0, programs: 0 },
+            Some(d) => NodeOutput {
+                name,
+                number,
+                record,
+                is_online: d.is_online,
+                load: d.load,
+                holding: d.holding,
+                programs: d.programs,
+                runs: None,
+            },
+            None => NodeOutput { name, number, record, is_online: false, load: None, holding: 0, programs: 0, runs: None },
         }
     }
 

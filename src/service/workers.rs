@@ -5,9 +5,11 @@ use crate::actors::reply::problem_of;
 use crate::actors::worker::kicked;
 use crate::domain::ids::WorkerId;
 use crate::domain::time::Timestamp;
+use crate::domain::work_history::STEP_MS;
 use crate::domain::worker::{WorkerOrder, WorkerRecord, WorkerState};
 use crate::protocol::api::{Page, WorkerWatch};
 use crate::protocol::management::WorkerOutput;
+use crate::protocol::peer_history::WorkerWorkOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{ForgetWorker, GetWorker, ListWorkerRecords, ListWorkers, OrderWorker, StoreError};
 use std::time::{Duration, Instant};
@@ -172,12 +174,33 @@ impl Service {
         })
     }
 
+    /// What a worker did in each of the last minutes; nothing if it is not connected.
+    ///
+    /// # Errors
+    /// The worker does not exist.
+    pub async fn worker_work(&self, id: WorkerId) -> Result<WorkerWorkOutput, Problem> {
+        let record = self.context.store.read(GetWorker(id)).await.map_err(|e| problem_of(&e))?;
+        record.ok_or_else(|| unknown(id))?;
+        let asked = match self.context.addresses.workers.get(id) {
+            Some(worker) => worker.describe().wait().await.ok(),
+            None => None,
+        };
+        let (from, minutes) = asked.map_or((Timestamp::now().0, Vec::new()), |asked| asked.history);
+        Ok(WorkerWorkOutput {
+            from: Timestamp(from),
+            step: STEP_MS as u64,
+            running: minutes.iter().map(|minute| minute.running).collect(),
+            success: minutes.iter().map(|minute| minute.success).collect(),
+            failed: minutes.iter().map(|minute| minute.failed).collect(),
+        })
+    }
+
     /// Current and past watches of workers, newest first.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn worker_watches(&self, limit: usize) -> Result<Vec<WorkerWatch>, Problem> {
-        let rows = self.context.store.read(ListWorkers { limit }).await.map_err(|e| problem_of(&e))?;
+    pub async fn worker_watches(&self, worker: Option<WorkerId>, limit: usize) -> Result<Vec<WorkerWatch>, Problem> {
+        let rows = self.context.store.read(ListWorkers { worker, limit }).await.map_err(|e| problem_of(&e))?;
         let watch = |row: crate::store::WorkerRow| WorkerWatch {
             id: row.id,
             full_class_name: row.full_class_name,

@@ -59,8 +59,9 @@ impl WriteOp for PlaceRun {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let (no, epoch, now) = (self.no, self.epoch, self.now);
-        BeginRun { no, epoch, state: RunState::Scheduled, worker: None, may_be_late: true, now }.apply(tx)?;
+        BeginRun { no, epoch, state: RunState::Scheduled, worker: None, again: None, may_be_late: true, now }.apply(tx)?;
         diesel::update(run::table.find(self.no)).set(run::reason.eq(self.reason.as_deref())).execute(tx.conn)?;
+        super::attempts::keep_instances(tx.conn, self.no)?;
         diesel::delete(run_instance::table.filter(run_instance::run_no.eq(self.no))).execute(tx.conn)?;
         for (nth, peer) in self.peers.iter().enumerate() {
             diesel::insert_into(run_instance::table)

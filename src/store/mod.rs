@@ -28,9 +28,11 @@ mod segments;
 mod writer;
 
 mod alerts;
+mod attempts;
 mod attention;
 mod blocks;
 mod channels;
+mod connections;
 mod deliveries;
 mod figures;
 mod fires;
@@ -65,9 +67,11 @@ mod workflow;
 
 // The operations are re-exported flat, so that callers need not know the module of an operation.
 pub use alerts::*;
+pub use attempts::*;
 pub use attention::*;
 pub use blocks::*;
 pub use channels::*;
+pub use connections::*;
 pub use deliveries::*;
 pub use failures::*;
 pub use figures::*;

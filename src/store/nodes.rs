@@ -1,6 +1,7 @@
 //! Nodes, and the load that they reported.
 
 use super::columns::{Hex, id};
+use super::connections;
 use super::dialect::OnConflict;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -10,6 +11,7 @@ use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -42,6 +44,7 @@ impl WriteOp for UpsertNode {
             ))
             .with_conflict_rule(FactsRow::CHANGE)
             .execute(tx.conn)?;
+        connections::open(tx.conn, key.text(), &self.facts.ip_address, self.now)?;
         node::table.find(key.text()).select(NodeRow::as_select()).get_result(tx.conn)?.try_into()
     }
 }
@@ -127,6 +130,7 @@ impl WriteOp for DeleteNode {
             return Err(StoreError::NotFound);
         }
         diesel::delete(node_status::table.filter(node_status::node_id.eq(&key))).execute(tx.conn)?;
+        connections::forget(tx.conn, &key)?;
         release_id(tx.conn, PeerId::Node(self.0))?;
         Ok(())
     }
@@ -268,6 +272,47 @@ impl ReadOp for NodeStatus {
         let load = |(process_count, cpu, free_memory, time)| {
             let load = NodeLoad { process_count: process_count as u32, cpu: cpu as u32, free_memory: free_memory as u64 };
             (load, Timestamp(time))
+        };
+        Ok(rows.into_iter().map(load).collect())
+    }
+}
+
+/// The reported load of a node in steps of equal length, the oldest first: the averages of CPU and free memory, the highest number of blocks and
+/// programs. Steps without a report are left out.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeLoadSteps {
+    /// The node.
+    pub node: NodeId,
+    /// From this time on.
+    pub from: Timestamp,
+    /// The length of a step in milliseconds.
+    pub step: i64,
+}
+
+#[derive(QueryableByName)]
+struct LoadStep {
+    #[diesel(sql_type = BigInt)]
+    at: i64,
+    #[diesel(sql_type = BigInt)]
+    cpu: i64,
+    #[diesel(sql_type = BigInt)]
+    free_memory: i64,
+    #[diesel(sql_type = BigInt)]
+    process_count: i64,
+}
+
+impl ReadOp for NodeLoadSteps {
+    type Output = Vec<(NodeLoad, Timestamp)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let text = "SELECT creation_time / $1 * $1 AS at, CAST(AVG(cpu) AS BIGINT) AS cpu, CAST(AVG(free_memory) AS BIGINT) AS free_memory, \
+            MAX(process_count) AS process_count FROM node_status WHERE node_id = $2 AND creation_time >= $3 GROUP BY 1 ORDER BY 1";
+        let query =
+            diesel::sql_query(text).bind::<BigInt, _>(self.step).bind::<Text, _>(Hex::of(self.node.0)).bind::<BigInt, _>(self.from.0);
+        let rows = query.load::<LoadStep>(from.conn)?;
+        let load = |row: LoadStep| {
+            let load = NodeLoad { process_count: row.process_count as u32, cpu: row.cpu as u32, free_memory: row.free_memory as u64 };
+            (load, Timestamp(row.at))
         };
         Ok(rows.into_iter().map(load).collect())
     }

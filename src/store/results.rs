@@ -2,7 +2,7 @@
 
 use super::beside;
 use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
-use super::columns::{Hex, block_key, block_keys, id};
+use super::columns::{Hex, block_key, block_keys, id, seq_of};
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::failures;
@@ -255,6 +255,39 @@ impl ReadOp for ReadResultsWithin {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         read_results(from, self.no, &self.seqs, self.most_bytes)
+    }
+}
+
+/// The results of a run that no worker has acknowledged, from a block on: as [`ReadResultsWithin`], with the number of the next block.
+#[derive(Debug, Clone, Copy)]
+pub struct ListResults {
+    /// The run.
+    pub no: i64,
+    /// From this block on.
+    pub from: Seq,
+    /// At most this many blocks.
+    pub limit: usize,
+    /// Maximum bytes of requests and results; one block may be larger.
+    pub most_bytes: usize,
+}
+
+impl ReadOp for ListResults {
+    type Output = (ReadBlocks, Option<Seq>);
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let (_, last) = block_keys(self.no);
+        let keys: Vec<i64> = block::table
+            .filter(block::key.between(block_key(self.no, self.from), last))
+            .filter(block::acked.eq(false))
+            .filter(block::segment.is_not_null())
+            .order(block::key)
+            .limit(self.limit as i64 + 1)
+            .select(block::key)
+            .load(from.conn)?;
+        let mut seqs: Vec<Seq> = keys.into_iter().map(seq_of).collect();
+        let next = (seqs.len() > self.limit).then(|| seqs.pop()).flatten();
+        let (found, left) = read_results(from, self.no, &seqs, self.most_bytes)?;
+        Ok((found, left.first().copied().or(next)))
     }
 }
 

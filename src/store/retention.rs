@@ -153,6 +153,7 @@ impl WriteOp for DeleteRuns {
                     break;
                 }
                 rows -= diesel::delete(run_instance::table.filter(run_instance::run_no.eq(no))).execute(tx.conn)? as i64;
+                rows -= super::attempts::forget(tx.conn, *no)? as i64;
                 diesel::delete(run_next::table.find(*no)).execute(tx.conn)?;
                 diesel::delete(run::table.find(no)).execute(tx.conn)?;
                 rows -= 1;

@@ -1,6 +1,7 @@
 //! Between the attempts of a run, and after its end.
 
 use super::alerts::{self, NewEvent};
+use super::attempts::{self, AttemptRow};
 use super::columns::{Hex, id};
 use super::dialect::{self, OnConflict};
 use super::error::StoreError;
@@ -30,6 +31,10 @@ pub struct RetryRun {
     pub not_before: Timestamp,
     /// Why the last one failed.
     pub reason: String,
+    /// When the last one began, if known.
+    pub began: Option<Timestamp>,
+    /// The current time.
+    pub now: Timestamp,
 }
 
 impl WriteOp for RetryRun {
@@ -37,6 +42,16 @@ impl WriteOp for RetryRun {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
+        let ended = AttemptRow {
+            instance: 0,
+            attempt: self.attempt - 1,
+            peer: None,
+            state: RunState::Failed,
+            reason: Some(self.reason.clone()),
+            start_time: self.began,
+            finish_time: Some(self.now),
+        };
+        attempts::record_end(tx.conn, self.no, ended)?;
         diesel::update(run::table.find(self.no))
             .set((
                 run::state.eq(RunState::Pending.name()),
@@ -49,7 +64,7 @@ impl WriteOp for RetryRun {
             ))
             .execute(tx.conn)?;
         // The next attempt clears it in the row.
-        let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text: self.reason.clone() };
+        let line = NewLine { at: self.now, level: 3, source: "broker".to_owned(), text: self.reason.clone() };
         logs::insert_line(tx.conn, self.no, &line)
     }
 }
@@ -65,6 +80,8 @@ pub struct BeginRun {
     pub state: RunState,
     /// The worker that runs it.
     pub worker: Option<WorkerId>,
+    /// Its second or a later attempt begins: which one, and when.
+    pub again: Option<(u32, Timestamp)>,
     /// Its first attempt may be later than its job's limit.
     pub may_be_late: bool,
     /// Now; stored for the first attempt.
@@ -79,6 +96,12 @@ impl WriteOp for BeginRun {
         let row = BeginRow { no: self.no, epoch: self.epoch, state: self.state.name(), worker, now: self.now.0 };
         if row.execute(tx.conn)? == 0 {
             return tx.refuse_epoch(self.no);
+        }
+        if let Some((attempt, began)) = self.again {
+            let peer = self.worker.map(|worker| worker.0);
+            let row =
+                AttemptRow { instance: 0, attempt, peer, state: self.state, reason: None, start_time: Some(began), finish_time: None };
+            attempts::record(tx.conn, self.no, &row)?;
         }
         if self.may_be_late {
             let names = (run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null(), run::rules);
@@ -109,6 +132,8 @@ pub struct WithNext<T> {
     pub no: i64,
     /// The requested time, if any.
     pub next: Option<NextAsked>,
+    /// Its last attempt, if it had more than one.
+    pub last: Option<AttemptRow>,
 }
 
 impl<T: WriteOp> WriteOp for WithNext<T> {
@@ -116,6 +141,9 @@ impl<T: WriteOp> WriteOp for WithNext<T> {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<T::Output, StoreError> {
         let output = self.end.apply(tx)?;
+        if let Some(last) = &self.last {
+            attempts::record(tx.conn, self.no, last)?;
+        }
         if let Some(next) = self.next {
             let row = (run_next::run_no.eq(self.no), run_next::at.eq(next.at.0), run_next::asked_from.eq(next.from.map(|at| at.0)));
             let rule = "(run_no) DO UPDATE SET at = excluded.at, asked_from = excluded.asked_from";

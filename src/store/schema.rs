@@ -223,6 +223,19 @@ diesel::table! {
 }
 
 diesel::table! {
+    run_attempt (run_no, instance, attempt) {
+        run_no -> BigInt,
+        instance -> Integer,
+        attempt -> Integer,
+        peer -> Nullable<Text>,
+        state -> Text,
+        reason -> Nullable<Text>,
+        start_time -> Nullable<BigInt>,
+        finish_time -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
     package (sha256) {
         sha256 -> Text,
         size -> BigInt,
@@ -337,6 +350,16 @@ diesel::table! {
         cpu -> BigInt,
         free_memory -> BigInt,
         creation_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    node_connection (node_id, connect_time) {
+        node_id -> Text,
+        connect_time -> BigInt,
+        ip_address -> Text,
+        disconnect_time -> Nullable<BigInt>,
+        reason -> Nullable<Text>,
     }
 }
 

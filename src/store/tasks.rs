@@ -1,5 +1,6 @@
 //! Between the attempts of a task, and at its end.
 
+use super::attempts::{self, AttemptRow};
 use super::columns::Hex;
 use super::dialect::Database;
 use super::error::StoreError;
@@ -36,6 +37,10 @@ pub struct RetryTask {
     pub reason: String,
     /// The worker of the last attempt, for the log.
     pub worker: Option<WorkerId>,
+    /// When the last attempt began, if known.
+    pub began: Option<Timestamp>,
+    /// The current time.
+    pub now: Timestamp,
 }
 
 impl WriteOp for RetryTask {
@@ -43,6 +48,16 @@ impl WriteOp for RetryTask {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
+        let ended = AttemptRow {
+            instance: self.instance.unwrap_or(0),
+            attempt: self.attempt - 1,
+            peer: self.worker.map(|worker| worker.0),
+            state: RunState::Failed,
+            reason: Some(self.reason.clone()),
+            start_time: self.began,
+            finish_time: Some(self.now),
+        };
+        attempts::record(tx.conn, self.no, &ended)?;
         match self.instance {
             Some(instance) => diesel::update(run_instance::table.find((self.no, instance as i32)))
                 .set((
@@ -64,7 +79,7 @@ impl WriteOp for RetryTask {
         };
         // The next attempt clears it in the row.
         let text = self.worker.map_or_else(|| self.reason.clone(), |worker| format!("{} (worker {worker})", self.reason));
-        let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text };
+        let line = NewLine { at: self.now, level: 3, source: "broker".to_owned(), text };
         logs::insert_line(tx.conn, self.no, &line)
     }
 }

@@ -65,7 +65,7 @@ impl WriteOp for WorkerGone {
     }
 }
 
-/// When a broker starts, no worker is connected: all open watches end now.
+/// When a broker starts, no worker is connected, and no node: all open watches and connections end now.
 #[derive(Debug, Clone, Copy)]
 pub struct CloseWorkers {
     /// The current time.
@@ -80,6 +80,7 @@ impl WriteOp for CloseWorkers {
         let open = worker::table.filter(worker::disconnect_time.is_null());
         let names = open.select(worker::full_class_name).distinct().load(tx.conn)?;
         diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+        super::connections::close_all(tx.conn, self.now)?;
         Ok(names)
     }
 }
@@ -87,6 +88,8 @@ impl WriteOp for CloseWorkers {
 /// Watches, the newest first.
 #[derive(Debug, Clone, Copy)]
 pub struct ListWorkers {
+    /// Only those of this worker.
+    pub worker: Option<WorkerId>,
     /// At most this many.
     pub limit: usize,
 }
@@ -124,7 +127,11 @@ impl ReadOp for ListWorkers {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<WorkerRow>, StoreError> {
         type Row = (i64, String, String, i64, Option<i64>);
-        let rows: Vec<Row> = worker::table.order(worker::id.desc()).limit(self.limit as i64).load(from.conn)?;
+        let mut watches = worker::table.into_boxed();
+        if let Some(worker) = self.worker {
+            watches = watches.filter(worker::connection_id.eq(worker.to_string()));
+        }
+        let rows: Vec<Row> = watches.order(worker::id.desc()).limit(self.limit as i64).load(from.conn)?;
         rows.into_iter()
             .map(|(row, full_class_name, connection, connect, disconnect)| {
                 Ok(WorkerRow {

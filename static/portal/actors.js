@@ -13,7 +13,7 @@ const SINGLE = 4;
 // Kind, and the page of what an actor of it stands for.
 const STANDS_FOR = {
   job: name => `/jobs/${name}`, run: name => `/runs/${name}`, task: name => `/runs/${name}`, callback: name => `/runs/${name}`,
-  application: name => `/runs/${name}`, node: () => "/nodes", worker: () => "/workers", scheduler: () => "/jobs", alerts: () => "/alerts", persistence: () => "/brokers",
+  application: name => `/runs/${name}`, node: name => `/nodes/${name}`, worker: name => `/workers/${name}`, scheduler: () => "/jobs", alerts: () => "/alerts", persistence: () => "/brokers",
 };
 // Kinds of which there may be many: what one is called, and several.
 const PLURALS = {

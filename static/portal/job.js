@@ -3,10 +3,15 @@
 import { at, get } from "./api.js";
 import { tell } from "./dialog.js";
 import { disableJob, deleteJob, enableJob, triggerJob } from "./acts.js";
+import { calendar } from "./coming.js";
 import { address, button, facts, h, link, patch, section, table } from "./dom.js";
+import { successors } from "./follow.js";
+import { heat } from "./heat.js";
 import { runTable } from "./overview.js";
 import { jobState } from "./jobs.js";
+import { repair } from "./repair.js";
 import { exactSpan, json, local, num, runLink, scheduleText, time, when, withLocalTimes, zoneHere } from "./text.js";
+import { versions } from "./versions.js";
 
 const LEDGER = 15;
 
@@ -99,21 +104,36 @@ function ledger(id, signal) {
   return { part, changed };
 }
 
-function changes(items) {
-  return table("Changes", ["When", "What", "By", ["Version", "n"]],
-    items.map(change => ({ key: change.id, cells: [time(change.at), change.action, change.by ?? "", change.version] })), "none");
+// Why any time made a run, or none: asked when the form is sent.
+function explain(id, signal) {
+  const when = h("input", { id: "w-at", type: "datetime-local", step: 1, required: true, value: local(new Date()).replace(" ", "T") });
+  const answer = h("div", { role: "status" });
+  return h("div", {}, h("form", {
+    class: "filter", onsubmit: async event => {
+      event.preventDefault();
+      try {
+        const why = await get(at(`/jobs/${id}/why`, { at: new Date(when.value).toISOString() }), signal);
+        patch(answer, h("p", {}, h("b", {}, why.verdict), ` (${why.rule}) `, runLink(why.identity)), why.because.map(text => h("p", {}, withLocalTimes(text))));
+      } catch (problem) {
+        patch(answer, h("p", { class: "error" }, problem.message));
+      }
+    },
+  }, h("div", {}, h("label", { for: "w-at" }, `Time, here (${zoneHere})`), when), h("button", {}, "Explain this time")), answer);
 }
 
 export async function job(page) {
   const { signal, parts: [id] } = page;
-  const [top, facts_, next, runs, past] = Array.from({ length: 5 }, () => h("div"));
+  const [top, facts_, next, runs, after] = Array.from({ length: 5 }, () => h("div"));
   const fires = ledger(id, signal);
+  const days = calendar(id, signal);
+  const brought = heat(id, signal);
+  const past = versions(id, signal);
   const again = () => page.wake?.();
-  let seen;
+  let [seen, followed] = [];
   const look = async () => {
     const now = await get(at(`/jobs/${encodeURIComponent(id)}`), signal);
     page.title(now.name);
-    const [coming, latest] = await Promise.all([get(at(`/jobs/${id}/next`), signal), get(at("/runs", { jobId: id, limit: 10 }), signal)]);
+    const [coming, latest] = await Promise.all([get(at(`/jobs/${id}/next`), signal), get(at("/runs", { jobId: id, limit: 10 }), signal), days.look(now)]);
     patch(top, head(now, again));
     patch(facts_, definition(now));
     patch(next, preview(coming));
@@ -122,11 +142,18 @@ export async function job(page) {
     // What was decided or changed shows in these; else the ledger is left as the reader has it.
     const mark = `${now.version} ${now.fires} ${now.lastFire}`;
     if (mark !== seen) {
-      await fires.changed();
-      patch(past, changes((await get(at(`/jobs/${id}/history`, { limit: 10 }), signal)).items));
+      await Promise.all([fires.changed(), past.look()]);
       seen = mark;
     }
-    page.mount(() => [top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past)]);
+    if (followed !== now.version) {
+      const tree = await successors(now, signal);
+      patch(after, tree && section("Jobs that follow", tree));
+      followed = now.version;
+    }
+    await brought.look(latest.items.map(run => `${run.identity} ${run.state}`).join());
+    page.mount(() => [top, facts_, section("Next fires", next, section("Calendar", days.root)), section("Runs", runs), section("Results by hour", brought.root), after, fires.part,
+      section("Why a time made a run, or none", explain(id, signal)), repair(now, again), section("Versions", past.root)]);
+    brought.show();
   };
   await page.live(2000, look);
 }

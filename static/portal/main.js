@@ -10,6 +10,7 @@ import { groups } from "./groups.js";
 import { job } from "./job.js";
 import { changeJob, newJob } from "./jobform.js";
 import { jobs } from "./jobs.js";
+import { node } from "./node.js";
 import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
 import { packages } from "./packages.js";
@@ -17,6 +18,7 @@ import { listen, openPalette } from "./palette.js";
 import { run } from "./run.js";
 import { runs } from "./runs.js";
 import { sites } from "./sites.js";
+import { worker } from "./worker.js";
 import { workers } from "./workers.js";
 
 // Address, what shows it, and the part of the menu that it belongs to.
@@ -29,7 +31,9 @@ const PAGES = [
   [/^\/runs$/, runs, "/runs"],
   [/^\/runs\/([^/]+)$/, run, "/runs"],
   [/^\/workers$/, workers, "/workers"],
+  [/^\/workers\/([^/]+)$/, worker, "/workers"],
   [/^\/nodes$/, nodes, "/nodes"],
+  [/^\/nodes\/([^/]+)$/, node, "/nodes"],
   [/^\/sites$/, sites, "/sites"],
   [/^\/groups$/, groups, "/groups"],
   [/^\/alerts$/, alerts, "/alerts"],

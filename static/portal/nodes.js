@@ -2,8 +2,10 @@
 
 import { at, get, post, remove } from "./api.js";
 import { ask, tell } from "./dialog.js";
-import { button, h, patch, table } from "./dom.js";
-import { badge, command, named, num, when } from "./text.js";
+import { address, button, h, link, patch, section, table } from "./dom.js";
+import { filter } from "./filter.js";
+import { kindOf, topology } from "./grid.js";
+import { badge, command, num, when } from "./text.js";
 
 const ORDERS = {
   enable: ["Enable", "It gets work again."],
@@ -13,13 +15,13 @@ const ORDERS = {
 };
 const REASON = { name: "reason", label: "Reason", hint: "For people; may be left out." };
 
-function stateOf(node) {
+export function stateOf(node) {
   if (node.isLeaving) return "leaving";
   if (node.isDraining) return "draining";
   return node.isEnabled ? "enabled" : "disabled";
 }
 
-function actions(node, again) {
+export function actions(node, again) {
   const id = node.nodeId;
   const name = `${node.name} (${id.slice(0, 8)})`;
   const order = word => button(`${ORDERS[word][0]} …`, () => ask({
@@ -40,7 +42,7 @@ function row(node, again) {
   return {
     key: node.nodeId,
     cells: [
-      named(node.name, node.nodeId), node.isOnline ? badge("online") : badge("offline"), badge(stateOf(node), node.reason), node.group,
+      h("span", { class: "wrap", title: node.nodeId }, link(`/nodes/${node.nodeId}`, node.name)), node.isOnline ? badge("online") : badge("offline"), badge(stateOf(node), node.reason), node.group,
       [node.ipAddress, node.operatingSystem].filter(Boolean).join(", "), `${num(node.processorCount)} CPU, ${num(node.memory)} MB`,
       load ? `${load.cpu} % CPU, ${num(load.freeMemory)} MB free` : "", `${num(node.holding)} of ${num(node.maxProcessCount)}`, num(node.programs),
       when(node.lastOnlineTime), actions(node, again),
@@ -55,14 +57,32 @@ function firstNode() {
   ];
 }
 
+// Rows that are drawn at first: the grid above has all.
+const ROWS = 25;
+const KINDS = [["", "any"], ["online", "online"], ["busy", "online, with work"], ["idle", "online, idle"], ["disabled", "disabled"], ["draining", "draining or leaving"], ["offline", "offline"]];
+
+function matches(node, { text = "", state = "" }) {
+  const isKind = !state || kindOf(node) === state || (state === "online" && node.isOnline);
+  const words = [node.name, node.nodeId, node.group, node.ipAddress, node.operatingSystem].join(" ").toLowerCase();
+  return isKind && words.includes(text.trim().toLowerCase());
+}
+
 export async function nodes(page) {
   page.title("Nodes");
-  const list = h("div");
-  const body = [h("h1", {}, "Nodes"), list];
+  const { query } = page;
+  const [grid, list] = [h("div"), h("div")];
+  const body = [h("h1", {}, "Nodes"), filter("/nodes", query, [
+    { name: "text", label: "Part of name, id, group, address or system" }, { name: "state", label: "State", options: KINDS },
+  ]), grid, list];
+  const isFiltered = Boolean(query.text || query.state);
   await page.live(2000, async () => {
     const { items } = await get(at("/nodes"), page.signal);
+    const found = items.filter(node => matches(node, query));
+    const shown = query.all ? found : found.slice(0, ROWS);
+    patch(grid, found.length > 0 && section("At a glance", topology(found)));
     patch(list, table("Nodes", ["Node", "Online", "State", "Group", "Host", "Machine", "Load", ["Blocks", "n"], ["Programs", "n"], "Last seen", "Actions"],
-      items.map(node => row(node, () => page.wake?.())), firstNode()));
+      shown.map(node => row(node, () => page.wake?.())), isFiltered ? "No node matches the filter." : firstNode()),
+    shown.length < found.length && h("p", {}, link(address("/nodes", { ...query, all: "true" }), `The first ${num(shown.length)} of ${num(found.length)} nodes; show all`)));
     page.mount(() => body);
   });
 }

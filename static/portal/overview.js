@@ -46,7 +46,7 @@ const WARNINGS = {
   "missed-job": ["Missed", one => `/jobs/${one.jobId}`],
   "late-job": ["Late", one => `/runs/${one.runId}`],
   "waiting-run": ["Waiting", one => `/runs/${one.runId}`],
-  "lost-node": ["Node lost", () => "/nodes"],
+  "lost-node": ["Node lost", one => (one.nodeId ? `/nodes/${one.nodeId}` : "/nodes")],
   "held-site": ["Site on hold", one => `/sites?name=${encodeURIComponent(one.name)}`],
 };
 // Entries of each kind that are shown; the others are folded.

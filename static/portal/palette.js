@@ -25,7 +25,7 @@ async function find(text, signal) {
   ]);
   return [
     ...jobs.map(one => ({ kind: "job", name: one.name, to: `/jobs/${one.id}` })), ...runs.map(one => ({ kind: "run", name: `${one.jobName} ${one.identity}`, to: `/runs/${one.identity}` })),
-    ...nodes.map(one => ({ kind: "node", name: one.label ?? one.name, to: "/nodes" })), ...workers.map(one => ({ kind: "worker", name: one.label ?? one.name, to: "/workers" })),
+    ...nodes.map(one => ({ kind: "node", name: one.label ?? one.name, to: `/nodes/${one.name}` })), ...workers.map(one => ({ kind: "worker", name: one.label ?? one.name, to: `/workers/${one.name}` })),
     ...sites.map(one => ({ kind: "site", name: one.name, to: `/sites?name=${encodeURIComponent(one.name)}` })),
   ];
 }

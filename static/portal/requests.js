@@ -49,8 +49,9 @@ function list({ id, title, path, fields, heads, row, empty, action, act }) {
 const url = ({ url: text, method }) => h("span", { class: "wrap" }, method ? `${method} ${text}` : text);
 const conditions = filter => Object.entries(filter).map(([name, value]) => `${name} ${value}`).join(", ");
 
-export function failedRequests(id, isOver) {
-  const act = filter => ask({
+// Asks, and queues the failed requests that a filter takes again.
+export function requeue(id, isOver, filter) {
+  return ask({
     title: "Queue failed requests again?", action: "Queue again",
     text: [
       Object.keys(filter).length ? `Those with ${conditions(filter)}, at most 1,000 at a time; each once.` : "All of them, at most 1,000 at a time; each once.",
@@ -63,6 +64,10 @@ export function failedRequests(id, isOver) {
     if (done.identity) location.hash = `/runs/${done.identity}`;
     return done;
   });
+}
+
+export function failedRequests(id, isOver) {
+  const act = filter => requeue(id, isOver, filter);
   return list({
     id, title: "Failed requests", path: "/requests", action: "Queue again …", act, empty: "No failed request matches.",
     fields: [{ name: "site", label: "Site" }, { name: "kind", label: "Error", options: KINDS }, { name: "status", label: "Status", kind: "number" }],

@@ -1,17 +1,22 @@
 // One run: where it is and why, what it brought, its log while it grows.
 
-import { at, events, get, post } from "./api.js";
+import { at, get, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, facts, h, patch, section, table } from "./dom.js";
+import { failures } from "./failures.js";
+import { logOf } from "./log.js";
 import { took } from "./overview.js";
+import { progress, rates } from "./progress.js";
 import { failedRequests, pendingRequests } from "./requests.js";
+import { blockResults, ownResult } from "./results.js";
 import { runSites } from "./sites.js";
-import { badge, jobLink, json, named, num, runLink, short, time, waits, withLocalTimes } from "./text.js";
+import { attemptTable, attemptsOf, timeline } from "./timeline.js";
+import { badge, jobLink, named, num, runLink, short, time, waits, withLocalTimes } from "./text.js";
 
 const OVER = new Set(["success", "failed", "stopped"]);
-// Lines that the page keeps; the broker keeps more.
-const MOST_LINES = 2000;
-const LEVELS = ["trace", "debug", "info", "warning", "error", "critical"];
+// Blocks that the time line shows: one page of the list.
+const BLOCKS = 1000;
+const BLOCKS_EVERY = 5000;
 
 function stop(run, again) {
   return ask({
@@ -50,9 +55,7 @@ function head(run, again) {
 
 function counters(run) {
   const counted = run.kind === "block" ? [
-    ["Requests", `${num(run.success)} succeeded, ${num(run.error)} failed, ${num(run.left)} left, ${num(run.total)} in total`],
-    ["Blocks", `${num(run.blocks.ready)} ready, ${num(run.blocks.using)} at nodes, ${num(run.blocks.answered)} answered, ${num(run.blocks.total)} in total; sent to nodes ${num(run.blockTimes)} times`],
-    ["URLs seen", num(run.seen)], ["Downloaded", `${num(run.bytes)} bytes`],
+    ["Blocks sent to nodes", `${num(run.blockTimes)} times`], ["URLs seen", num(run.seen)], ["Downloaded", `${num(run.bytes)} bytes`],
   ] : [];
   return facts([
     ["Identity", h("code", {}, run.identity)], ["Kind", run.kind], [run.kind === "callback" ? "Request" : "Name", run.className],
@@ -101,124 +104,51 @@ function urlForm(id) {
   }, h("div", {}, h("label", { for: "u-url" }, "URL"), url), h("button", {}, "Find"), answer);
 }
 
-// Waits until the page can be seen.
-async function seen(signal) {
-  while (document.hidden && !signal.aborted) {
-    await new Promise(resolve => {
-      for (const [target, name] of [[document, "visibilitychange"], [signal, "abort"]]) target.addEventListener(name, resolve, { once: true });
-    });
-  }
-}
-
-// The log, followed from its first line. It is begun anew when the filter changes.
-function logOf(id, signal) {
-  const lines = h("div", { class: "log", role: "log", tabindex: 0, "aria-label": "Log of the run", "aria-live": "off" });
-  const state = h("span", { class: "soft" });
-  const level = h("select", { id: "l-level", value: "trace" }, LEVELS.map(name => h("option", { value: name }, name)));
-  const text = h("input", { id: "l-text", type: "search" });
-  let reading = new AbortController();
-
-  const lineOf = ({ at: instant, level: name, source, text: said }) =>
-    h("div", { class: `line ${name}` }, time(instant), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said);
-  // What has come is shown once a frame: to ask for the layout at each line takes a tab's every moment.
-  let [come, count, frame, word] = [[], 0, 0, ""];
-  const say = text => {
-    word = text;
-    state.textContent = count > MOST_LINES ? `the last ${num(MOST_LINES)} of ${num(count)} lines; ${word}` : word;
-  };
-  const flush = () => {
-    frame = 0;
-    // Who reads further up is left there.
-    const follows = lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 20;
-    const fresh = document.createDocumentFragment();
-    fresh.append(...come.slice(-MOST_LINES).map(lineOf));
-    come = [];
-    for (let over = lines.childElementCount + fresh.childElementCount - MOST_LINES; over > 0 && lines.firstChild; over -= 1) lines.firstChild.remove();
-    lines.append(fresh);
-    if (follows) lines.scrollTop = lines.scrollHeight;
-    say(word);
-  };
-  const add = line => {
-    count += 1;
-    come.push(line);
-    // A hidden page has no frames.
-    if (come.length > 2 * MOST_LINES) come = come.slice(-MOST_LINES);
-    frame ||= requestAnimationFrame(flush);
-  };
-  const clear = () => {
-    come = [];
-    count = 0;
-    lines.replaceChildren();
-  };
-
-  const read = async () => {
-    reading.abort();
-    reading = new AbortController();
-    const mine = AbortSignal.any([reading.signal, signal]);
-    clear();
-    const own = new Set();
-    for (let last; !mine.aborted;) {
-      await seen(mine);
-      // A page that nobody sees gives its connection back: a browser has six for all pages of a host.
-      const stream = new AbortController();
-      const hide = () => document.hidden && stream.abort();
-      document.addEventListener("visibilitychange", hide);
-      try {
-        say("following");
-        for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), AbortSignal.any([mine, stream.signal]))) {
-          // Lines of the id 0 come from the run's row, and come anew with each call: they do not say where to go on.
-          const isOwn = !(Number(event.id) > 0);
-          const again = isOwn && own.has(JSON.stringify(event.data));
-          if (event.name === "line" && isOwn) own.add(JSON.stringify(event.data));
-          if (event.name === "line" && !again) add(event.data);
-          if (!isOwn) last = event.id;
-          if (event.name === "problem") throw new Error(event.data.detail);
-          if (event.name === "end") {
-            say(count ? "the run is over; the log is complete" : "the run is over; no line of its log matches");
-            return;
-          }
-        }
-      } catch (error) {
-        if (mine.aborted) return;
-        if (!stream.signal.aborted) say(`cut off (${error.message}); trying again`);
-      } finally {
-        document.removeEventListener("visibilitychange", hide);
-      }
-      if (!stream.signal.aborted) await new Promise(resolve => { setTimeout(resolve, 1000); });
-    }
-  };
-  const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
-    h("div", {}, h("label", { for: "l-level" }, "Minimum level"), level), h("div", {}, h("label", { for: "l-text" }, "Containing"), text), state);
-  read();
-  return section("Log", form, lines);
-}
-
-const ofBlocks = (id, isOver) => [
-  section("Find a URL", urlForm(id)), section("Requests", failedRequests(id, isOver), !isOver() && pendingRequests(id)),
-];
-
 export async function run(page) {
   const { signal, parts: [id] } = page;
-  const [top, numbers, why, result, more, asked] = Array.from({ length: 6 }, () => h("div"));
+  const [top, numbers, attempts, moving, why, result, more, asked] = Array.from({ length: 8 }, () => h("div"));
+  const line = timeline();
+  const rate = rates();
+  const failed = failures(id, () => isOver, () => page.wake?.());
   let isOver = false;
+  let [blocks, blocksAt] = [[], 0];
+
+  const ofBlocks = () => [
+    section("Progress", moving), section("Failed requests", failed.box, failedRequests(id, () => isOver), !isOver && pendingRequests(id)),
+    section("Find a URL", urlForm(id)), section("Results", blockResults(id, () => isOver)),
+  ];
+  // The lanes of the nodes of a small run; a large one has too many blocks to draw, or to read each second.
+  async function readBlocks(now) {
+    if (now.kind !== "block" || now.blocks.total > BLOCKS || Date.now() - blocksAt < BLOCKS_EVERY) return;
+    blocks = (await get(at(`/runs/${id}/blocks`, { limit: BLOCKS }), signal)).items;
+    blocksAt = Date.now();
+  }
   const look = async () => {
     const now = await get(at(`/runs/${encodeURIComponent(id)}`), signal);
     isOver = OVER.has(now.state);
     page.title(`Run of ${now.jobName}`);
     patch(top, head(now, () => page.wake?.()));
     patch(numbers, counters(now));
-    const [reasons, instances, perNode, sites] = await Promise.all([
+    const isBlock = now.kind === "block";
+    const [reasons, instances, earlier, perNode, sites] = await Promise.all([
       get(at(`/runs/${id}/why`), signal),
       now.kind === "application" || now.kind === "task" ? get(at(`/runs/${id}/instances`, { limit: 1000 }), signal) : { items: [] },
-      now.kind === "block" ? get(at(`/runs/${id}/status`), signal) : [],
-      now.kind === "block" && !OVER.has(now.state) ? get(at(`/runs/${id}/sites`, { limit: 100 }), signal).catch(noSites) : noSites(),
+      get(at(`/runs/${id}/attempts`, { limit: 1000 }), signal),
+      isBlock ? get(at(`/runs/${id}/status`), signal) : [],
+      isBlock && !isOver ? get(at(`/runs/${id}/sites`, { limit: 100 }), signal).catch(noSites) : noSites(),
+      readBlocks(now),
+      isBlock && failed.look(now, signal),
     ]);
+    const tried = attemptsOf(now, instances.items.length > 1 || !now.workerId ? instances.items : [], earlier.items);
+    patch(attempts, earlier.items.length > 0 && [h("h3", {}, "Attempts"), attemptTable(now, tried)]);
     patch(why, reasons.because.map(text => h("p", {}, withLocalTimes(text))));
-    patch(result, now.result !== undefined && section("Result", json(now.result)));
+    if (isBlock) patch(moving, progress(now, isOver ? undefined : rate(Date.now(), now.success + now.error, now.bytes)));
+    patch(result, !isBlock && (now.result !== undefined || instances.items.some(one => one.result !== undefined)) && section("Result", ownResult(now, instances.items)));
     patch(more, instances.items.length > (now.workerId ? 1 : 0) && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
     patch(asked, sites.items.length > 0 && section(sites.nextCursor ? "The first 100 sites" : "Sites", runSites(sites.items, () => page.wake?.())));
-    page.mount(() => [top, numbers, section("Status explained", why), ...(now.kind === "block" ? ofBlocks(id, () => isOver) : []), result, more, asked, logOf(id, signal)]);
-    return OVER.has(now.state) ? 15000 : undefined;
+    page.mount(() => [top, numbers, section("Status explained", why), section("Time line", line.root, attempts), ...(isBlock ? ofBlocks() : []), result, more, asked, logOf(id, signal)]);
+    line.show(now, tried, blocks);
+    return isOver ? 15000 : undefined;
   };
   await page.live(1000, look);
 }

@@ -2,7 +2,7 @@
 
 import { at, get, post, remove } from "./api.js";
 import { ask, tell } from "./dialog.js";
-import { button, code, h, pages, patch, table } from "./dom.js";
+import { button, code, h, link, pages, patch, table } from "./dom.js";
 import { filter } from "./filter.js";
 import { badge, command, num, runLink, short, when } from "./text.js";
 
@@ -21,7 +21,7 @@ function orders(worker) {
   return [...(worker.state === "enabled" ? ["disable"] : ["enable"]), ...(worker.state === "draining" ? [] : ["drain"]), "kick"];
 }
 
-function actions(worker, again) {
+export function actions(worker, again) {
   const name = worker.name ?? worker.id.slice(-6);
   const order = word => button(`${ORDERS[word][0]} …`, () => ask({
     title: `${ORDERS[word][0]} the worker ${name}?`, text: ORDERS[word][1], fields: [REASON], action: ORDERS[word][0], danger: word === "kick",
@@ -39,7 +39,7 @@ function row(worker, again) {
   return {
     key: worker.id,
     cells: [
-      [worker.name ? `${worker.name} ` : "", short(worker.id)], worker.isOnline ? badge("online") : badge("offline"), badge(worker.state, worker.reason),
+      h("span", { class: "wrap" }, link(`/workers/${worker.id}`, worker.name ?? short(worker.id)), worker.name && [" ", short(worker.id)]), worker.isOnline ? badge("online") : badge("offline"), badge(worker.state, worker.reason),
       h("span", { class: "wrap" }, worker.classNames.map(name => [code(name), " "])),
       [worker.group, worker.version && `version ${worker.version}`, worker.tags.join(", ")].filter(Boolean).join("; "),
       worker.slots === undefined ? "" : num(worker.slots), [num(worker.tasks.length), " ", runs], when(worker.lastSeen), actions(worker, again),

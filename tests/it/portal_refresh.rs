@@ -19,8 +19,14 @@ const FETCHED: &str = "const [path, least] = arguments; \
     const count = performance.getEntriesByType('resource').filter(e => new URL(e.name).pathname === path).length; \
     return count >= least ? count : null;";
 
-async fn outline(browser: &Browser) -> Value {
+pub async fn outline(browser: &Browser) -> Value {
     browser.run(OUTLINE, json!([])).await
+}
+
+/// Waits until the page has refreshed itself as often as it must survive. One more than that: its answer shows that the one before it was drawn.
+pub async fn refreshes(browser: &Browser, path: &str) {
+    let start = browser.run(FETCHED, json!([path, 0])).await.as_u64().expect("a number");
+    browser.gives(&format!("{REFRESHES} refreshes of {path}"), FETCHED, json!([path, start + REFRESHES + 1])).await;
 }
 
 #[test]
@@ -46,7 +52,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
         for (page, heading, fetched) in [
             ("/".to_owned(), "Runs", "/api/v1/runs".to_owned()),
             ("/jobs".to_owned(), "Jobs", "/api/v1/jobs".to_owned()),
-            (format!("/jobs/{job}"), "Changes", format!("/api/v1/jobs/{job}/next")),
+            (format!("/jobs/{job}"), "Versions", format!("/api/v1/jobs/{job}/next")),
             ("/runs".to_owned(), "Runs", "/api/v1/runs".to_owned()),
             (format!("/runs/{run}"), "Status explained", format!("/api/v1/runs/{run}/why")),
             ("/workers".to_owned(), "Workers", "/api/v1/workers".to_owned()),
@@ -62,9 +68,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
             browser.gives(&format!("the heading {heading}"), opened, json!([heading])).await;
             let before = outline(&browser).await;
             assert!(before.as_array().is_some_and(|parts| parts.len() > 1), "{page} shows nothing: {before}");
-            // One more than must be survived: its answer shows that the one before it was drawn.
-            let start = browser.run(FETCHED, json!([fetched, 0])).await.as_u64().expect("a number");
-            browser.gives(&format!("{REFRESHES} refreshes of {page}"), FETCHED, json!([fetched, start + REFRESHES + 1])).await;
+            refreshes(&browser, &fetched).await;
             assert_eq!(outline(&browser).await, before, "{page}");
         }
         assert_eq!(browser.complaints().await, Vec::<String>::new());

@@ -48,6 +48,13 @@ class Calls(SyncCalls):
         """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
 
+    def count_failed_requests(self, id: str) -> models.FailureCounts:
+        """`GET /api/v1/runs/{id}/requests/counts`: Counts the failed requests of a block run by kind, and by status where the site sent a complete
+        response.
+        """
+        answer: models.FailureCounts = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests/counts", returns="models.FailureCounts")
+        return answer
+
     def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
         """`POST /api/v1/alerts`: Adds a channel: a webhook or a mail address."""
         answer: models.AlertOutput = self._json("POST", "/api/v1/alerts", body=body, returns="models.AlertOutput")
@@ -221,6 +228,14 @@ class Calls(SyncCalls):
         answer: models.Channels = self._json("GET", "/api/v1/alerts", returns="models.Channels")
         return answer
 
+    def list_attempts(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.AttemptOutputPage:
+        """`GET /api/v1/runs/{id}/attempts`: Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last
+        100. The current or last attempt of a program, and of a task on several workers, is in the list of
+        instances only. A run with one attempt has none here: its times are its attempt's.
+        """
+        answer: models.AttemptOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/attempts", query={"cursor": cursor, "limit": limit}, returns="models.AttemptOutputPage")
+        return answer
+
     def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
         """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
         answer: models.BlockOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
@@ -268,9 +283,14 @@ class Calls(SyncCalls):
         answer: models.PreviewOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
         return answer
 
-    def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
+    def list_node_connections(self, id: str, *, limit: int | None = None) -> models.NodeConnectionOutputPage:
+        """`GET /api/v1/nodes/{id}/connections`: Lists the connections of a node, newest first: at most its last 100."""
+        answer: models.NodeConnectionOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/connections", query={"limit": limit}, returns="models.NodeConnectionOutputPage")
+        return answer
+
+    def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, step: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
         """`GET /api/v1/nodes/{id}/statuses`: Lists the status of a node from its heartbeats, newest first."""
-        answer: models.NodeStatusOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
+        answer: models.NodeStatusOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "step": step, "to": to}, returns="models.NodeStatusOutputPage")
         return answer
 
     def list_nodes(self) -> models.NodeOutputPage:
@@ -295,6 +315,14 @@ class Calls(SyncCalls):
         if more pages follow.
         """
         answer: models.FailedRequestPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
+        return answer
+
+    def list_results(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.FinishedBlockPage:
+        """`GET /api/v1/runs/{id}/results`: Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and
+        leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page
+        ends early where it becomes large.
+        """
+        answer: models.FinishedBlockPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
 
     def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
@@ -324,9 +352,9 @@ class Calls(SyncCalls):
         answer: models.Warnings = self._json("GET", "/api/v1/warnings", returns="models.Warnings")
         return answer
 
-    def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
+    def list_watches(self, *, limit: int | None = None, worker: str | None = None) -> models.WorkerWatchPage:
         """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
-        answer: models.WorkerWatchPage = self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
+        answer: models.WorkerWatchPage = self._json("GET", "/api/v1/workers/watches", query={"limit": limit, "worker": worker}, returns="models.WorkerWatchPage")
         return answer
 
     def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
@@ -446,6 +474,13 @@ class Calls(SyncCalls):
     def read_worker(self, id: str) -> models.WorkerOutput:
         """`GET /api/v1/workers/{id}`: A worker."""
         answer: models.WorkerOutput = self._json("GET", f"/api/v1/workers/{self._part(id)}", returns="models.WorkerOutput")
+        return answer
+
+    def read_worker_work(self, id: str) -> models.WorkerWorkOutput:
+        """`GET /api/v1/workers/{id}/work`: What a worker did in each of the last minutes, six hours at most, since it connected. The lists are
+        empty if it is not connected.
+        """
+        answer: models.WorkerWorkOutput = self._json("GET", f"/api/v1/workers/{self._part(id)}/work", returns="models.WorkerWorkOutput")
         return answer
 
     def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:
@@ -597,6 +632,13 @@ class AsyncioCalls(AsyncCalls):
     async def clear_job_data(self, id: str) -> None:
         """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
+
+    async def count_failed_requests(self, id: str) -> models.FailureCounts:
+        """`GET /api/v1/runs/{id}/requests/counts`: Counts the failed requests of a block run by kind, and by status where the site sent a complete
+        response.
+        """
+        answer: models.FailureCounts = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests/counts", returns="models.FailureCounts")
+        return answer
 
     async def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
         """`POST /api/v1/alerts`: Adds a channel: a webhook or a mail address."""
@@ -771,6 +813,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.Channels = await self._json("GET", "/api/v1/alerts", returns="models.Channels")
         return answer
 
+    async def list_attempts(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.AttemptOutputPage:
+        """`GET /api/v1/runs/{id}/attempts`: Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last
+        100. The current or last attempt of a program, and of a task on several workers, is in the list of
+        instances only. A run with one attempt has none here: its times are its attempt's.
+        """
+        answer: models.AttemptOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/attempts", query={"cursor": cursor, "limit": limit}, returns="models.AttemptOutputPage")
+        return answer
+
     async def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
         """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
         answer: models.BlockOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
@@ -818,9 +868,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.PreviewOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
         return answer
 
-    async def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
+    async def list_node_connections(self, id: str, *, limit: int | None = None) -> models.NodeConnectionOutputPage:
+        """`GET /api/v1/nodes/{id}/connections`: Lists the connections of a node, newest first: at most its last 100."""
+        answer: models.NodeConnectionOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/connections", query={"limit": limit}, returns="models.NodeConnectionOutputPage")
+        return answer
+
+    async def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, step: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
         """`GET /api/v1/nodes/{id}/statuses`: Lists the status of a node from its heartbeats, newest first."""
-        answer: models.NodeStatusOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
+        answer: models.NodeStatusOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "step": step, "to": to}, returns="models.NodeStatusOutputPage")
         return answer
 
     async def list_nodes(self) -> models.NodeOutputPage:
@@ -845,6 +900,14 @@ class AsyncioCalls(AsyncCalls):
         if more pages follow.
         """
         answer: models.FailedRequestPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
+        return answer
+
+    async def list_results(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.FinishedBlockPage:
+        """`GET /api/v1/runs/{id}/results`: Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and
+        leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page
+        ends early where it becomes large.
+        """
+        answer: models.FinishedBlockPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
 
     async def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
@@ -874,9 +937,9 @@ class AsyncioCalls(AsyncCalls):
         answer: models.Warnings = await self._json("GET", "/api/v1/warnings", returns="models.Warnings")
         return answer
 
-    async def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
+    async def list_watches(self, *, limit: int | None = None, worker: str | None = None) -> models.WorkerWatchPage:
         """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
-        answer: models.WorkerWatchPage = await self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
+        answer: models.WorkerWatchPage = await self._json("GET", "/api/v1/workers/watches", query={"limit": limit, "worker": worker}, returns="models.WorkerWatchPage")
         return answer
 
     async def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
@@ -996,6 +1059,13 @@ class AsyncioCalls(AsyncCalls):
     async def read_worker(self, id: str) -> models.WorkerOutput:
         """`GET /api/v1/workers/{id}`: A worker."""
         answer: models.WorkerOutput = await self._json("GET", f"/api/v1/workers/{self._part(id)}", returns="models.WorkerOutput")
+        return answer
+
+    async def read_worker_work(self, id: str) -> models.WorkerWorkOutput:
+        """`GET /api/v1/workers/{id}/work`: What a worker did in each of the last minutes, six hours at most, since it connected. The lists are
+        empty if it is not connected.
+        """
+        answer: models.WorkerWorkOutput = await self._json("GET", f"/api/v1/workers/{self._part(id)}/work", returns="models.WorkerWorkOutput")
         return answer
 
     async def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:

@@ -299,6 +299,38 @@ class AskInput(Model):
 
 
 @dataclass(kw_only=True)
+class AttemptOutput(Model):
+    """An attempt of a run that had more than one."""
+
+    #: The attempt, from 1.
+    attempt: int
+    #: The instance, from 0; 0 if the run has only one.
+    instance: int
+    #: How it ended; of the last one, its state when it began or ended.
+    state: RunState
+    #: When it ended; absent: it is the last one, and has not ended.
+    finish_time: datetime | None = None
+    #: The node or worker that had it. Absent: none, or the broker itself sent the request.
+    peer: str | None = None
+    #: Its name, or the last digits of its id.
+    peer_name: str | None = None
+    #: Why it ended.
+    reason: str | None = None
+    #: When it began; absent: not known, because the broker restarted during the attempt.
+    start_time: datetime | None = None
+
+
+@dataclass(kw_only=True)
+class AttemptOutputPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[AttemptOutput]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
 class BackfillFire(Model):
     """One scheduled time of a backfill."""
 
@@ -706,6 +738,30 @@ class FailedRequestPage(Model):
 
 
 @dataclass(kw_only=True)
+class FailureCount(Model):
+    """The failed requests of one kind."""
+
+    #: Number of failed requests.
+    failed: int
+    #: Number of them that were queued again.
+    requeued: int
+    #: Why there is no response, or no complete one; absent: the site responded with the status.
+    kind: FetchErrorKind | None = None
+    #: The HTTP status, if there is no kind.
+    status: int | None = None
+
+
+@dataclass(kw_only=True)
+class FailureCounts(Model):
+    """The failed requests of a run, counted."""
+
+    #: One row for each kind, and for each status of complete responses; the largest first.
+    items: list[FailureCount]
+    #: Whether there are more failures than were counted: one call reads a limited number of blocks.
+    more: bool
+
+
+@dataclass(kw_only=True)
 class FetchError(Model):
     """Why a request got no response, or no complete one."""
 
@@ -743,6 +799,16 @@ class FinishedBlock(Model):
     state: str
     #: Why it could not be downloaded completely.
     exception: str | None = None
+
+
+@dataclass(kw_only=True)
+class FinishedBlockPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[FinishedBlock]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -1376,6 +1442,30 @@ class NextFire(Model):
 
 
 @dataclass(kw_only=True)
+class NodeConnectionOutput(Model):
+    """A connection of a node."""
+
+    #: When it began.
+    connect_time: datetime
+    #: The address that the node reported.
+    ip_address: str
+    #: When the broker missed the node; absent: it is connected.
+    disconnect_time: datetime | None = None
+    #: Why it ended.
+    reason: str | None = None
+
+
+@dataclass(kw_only=True)
+class NodeConnectionOutputPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[NodeConnectionOutput]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
 class NodeLoad(Model):
     """The load of a node."""
 
@@ -1438,6 +1528,8 @@ class NodeOutput(Model):
     max_programs: int | None = None
     #: Why it is disabled, draining or leaving.
     reason: str | None = None
+    #: What it has of each run; lists of nodes omit it.
+    runs: list[NodeRunOutput] | None = None
     #: Who last changed its settings.
     update_by: str | None = None
 
@@ -1450,6 +1542,20 @@ class NodeOutputPage(Model):
     items: list[NodeOutput]
     #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
+class NodeRunOutput(Model):
+    """What a node has of a run."""
+
+    #: Number of its blocks that the node holds.
+    blocks: int
+    #: The run.
+    identity: str
+    #: Number of its programs on the node.
+    programs: int
+    #: The name of its job; absent if the run is gone.
+    job_name: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -2668,3 +2774,21 @@ class WorkerWatchPage(Model):
     items: list[WorkerWatch]
     #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
+class WorkerWorkOutput(Model):
+    """What a connected worker did in each of the last minutes, six hours at most. In the memory of the broker:
+    it begins again when the worker connects after it was lost, and when the broker restarts.
+    """
+
+    #: Tasks that failed, were stopped or refused.
+    failed: list[int]
+    #: Start of the first step.
+    from_: datetime
+    #: The highest number of tasks at one moment of each step.
+    running: list[int]
+    #: Length of a step in milliseconds: 60000.
+    step: int
+    #: Tasks that succeeded.
+    success: list[int]

@@ -11,6 +11,7 @@ use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
 use actix::Message;
 use bytes::Bytes;
+use std::collections::HashMap;
 
 /// From the registry: the node has connected or reconnected, with these facts.
 #[derive(Debug, Message)]
@@ -140,6 +141,8 @@ pub struct NodeDescription {
     pub holding: u32,
     /// Programs that runs expect on the node.
     pub programs: u32,
+    /// Its blocks by run.
+    pub runs: HashMap<Identity, u32>,
     /// The node is connected.
     pub is_online: bool,
 }

@@ -27,6 +27,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, ToNode};
+use crate::store::NodeDisconnected;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -168,6 +169,8 @@ impl NodeActor {
             dispatcher.node_gone(self.id());
         }
         self.context.registry().node_gone(self.id());
+        // Nothing waits for this write; a broker that starts ends all connections.
+        drop(self.context.store.write(NodeDisconnected { node: self.id(), reason: why.to_owned(), now: Timestamp::now() }));
         self.guard.finish();
         ctx.stop();
     }
@@ -256,9 +259,14 @@ impl Handler<DescribeNode> for NodeActor {
     type Result = ();
     fn handle(&mut self, DescribeNode(reply): DescribeNode, _: &mut Self::Context) {
         let _timed = self.guard.timed("node.describe");
+        let mut runs = HashMap::new();
+        for held in self.held.values() {
+            *runs.entry(held.identity).or_default() += 1;
+        }
         reply.send(Ok(NodeDescription {
             load: self.load,
             holding: self.held.len() as u32,
+            runs,
             programs: self.context.fleet.programs(self.id()),
             is_online: self.closed_at.is_none(),
         }));

@@ -1,6 +1,7 @@
 //! The end of a run or of one of its attempts: stored first, then announced.
 
 use super::{Ctx, Kind, RunShell};
+use crate::domain::job::JobKind;
 use crate::domain::lifecycle::End;
 use crate::domain::run::{Counters, RunState};
 use crate::domain::time::Timestamp;
@@ -45,7 +46,8 @@ impl<K: Kind> RunShell<K> {
             End::Over(reason) => self.store_end(state, reason, now, ctx),
             End::Retry { attempt, not_before, pause, reason } => {
                 log::warn!("an attempt of a run failed run_id={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
-                let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason: reason.clone() };
+                let (no, epoch, began) = (self.run.no, self.epoch, self.began);
+                let write = RetryRun { no, epoch, attempt, not_before, reason: reason.clone(), began, now };
                 // A new actor waits for its time, and starts from the stored state.
                 Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
                     (this.run.state, this.run.reason) = (RunState::Pending, Some(reason));
@@ -76,7 +78,8 @@ impl<K: Kind> RunShell<K> {
             by: self.run.update_by.clone(),
             now,
         };
-        let write = self.context.store.write_unbounded(WithNext { end, no: self.run.no, next });
+        let last = self.last_attempt(None, state, reason.as_deref(), now).filter(|_| K::KIND != JobKind::Application);
+        let write = self.context.store.write_unbounded(WithNext { end, no: self.run.no, next, last });
         let ended = Ended { state, reason, result, counters, now };
         Self::then(ctx, write, move |this, follow, ctx| this.ended(ended, follow, ctx));
     }

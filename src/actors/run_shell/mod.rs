@@ -21,7 +21,7 @@ use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{BeginRun, GetRun, StoreError};
+use crate::store::{AttemptRow, BeginRun, GetRun, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -112,6 +112,8 @@ pub struct RunShell<K: Kind> {
     pub(in crate::actors) life: LifeCycle,
     /// Callers that wait for the end.
     done: Vec<Done>,
+    /// When this attempt began, if it began under this actor.
+    pub(in crate::actors) began: Option<Timestamp>,
     /// What its kind adds.
     pub(in crate::actors) kind: K,
 }
@@ -127,7 +129,7 @@ impl<K: Kind> RunShell<K> {
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, run: Box<Run>, epoch: i64, stored: K::Stored) -> Self {
         let kind = K::new(&context, &run, epoch, stored);
-        Self { guard, context, run, epoch, life: LifeCycle::new(), done: Vec::new(), kind }
+        Self { guard, context, run, epoch, life: LifeCycle::new(), done: Vec::new(), began: None, kind }
     }
 
     /// Its own handle.
@@ -182,6 +184,7 @@ impl<K: Kind> RunShell<K> {
     /// An order for the first attempt is about to be sent: records when. Returns whether it is the first.
     pub(in crate::actors) fn note_start(&mut self, now: Timestamp) -> bool {
         let is_first = self.run.start_time.is_none();
+        self.began = Some(now);
         if is_first {
             self.run.start_time = Some(now);
             self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
@@ -196,7 +199,27 @@ impl<K: Kind> RunShell<K> {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> + use<K> + 'static {
         let (no, epoch, state, may_be_late) = (self.run.no, self.epoch, self.run.state, self.run.may_be_late());
-        self.context.store.write_unbounded(BeginRun { no, epoch, state, worker, may_be_late, now })
+        let again = self.began.filter(|_| self.run.attempt > 1).map(|began| (self.run.attempt, began));
+        self.context.store.write_unbounded(BeginRun { no, epoch, state, worker, again, may_be_late, now })
+    }
+
+    /// The last attempt, for the store: the row of the run says the same of an only one.
+    pub(in crate::actors) fn last_attempt(
+        &self,
+        peer: Option<WorkerId>,
+        state: RunState,
+        reason: Option<&str>,
+        now: Timestamp,
+    ) -> Option<AttemptRow> {
+        (self.run.attempt > 1).then(|| AttemptRow {
+            instance: 0,
+            attempt: self.run.attempt,
+            peer: peer.map(|worker| worker.0),
+            state,
+            reason: reason.map(str::to_owned),
+            start_time: self.began,
+            finish_time: Some(now),
+        })
     }
 
     /// The run in the format of the API.

@@ -174,7 +174,8 @@ impl TaskActor {
         self.run.reason = Some(reason.clone());
         // What a failed attempt set is not the next one's; after a restart of the broker it would be unknown too.
         let part = &mut self.kind.parts[i];
-        (part.result, part.data, part.next_at, part.began) = (None, None, None, None);
+        (part.result, part.data, part.next_at) = (None, None, None);
+        let began = part.began.take();
         if !self.kind.machine.is_several() {
             self.run.attempt = instance.attempt;
             self.kind.is_begun = false;
@@ -188,6 +189,8 @@ impl TaskActor {
             not_before: not_before.on_the_wall(),
             reason,
             worker: self.kind.parts[i].worker,
+            began,
+            now: Timestamp::now(),
         };
         let write = self.context.store.write_unbounded(write);
         self.write(ctx, write, |this, (), _| this.context.followers.ring(this.run.identity));
@@ -261,6 +264,8 @@ impl TaskActor {
             data,
             now,
         };
+        let several = self.kind.machine.is_several();
+        let last = self.last_attempt(write.worker, state, reason.as_deref(), now).filter(|_| !several);
         let (store, no) = (self.context.store.clone(), self.run.no);
         let logging = self.kind.logging.take();
         let write = async move {
@@ -268,7 +273,7 @@ impl TaskActor {
                 drop(logging.await);
             }
             // The job processes the requested time together with the end; it may be waiting for the end.
-            store.write_unbounded(WithNext { end: write, no, next }).await
+            store.write_unbounded(WithNext { end: write, no, next, last }).await
         };
         let ended = Ended { state, reason, result, counters: self.run.counters, now };
         self.write(ctx, write, move |this, follow, ctx| this.ended(ended, follow, ctx));

@@ -10,6 +10,7 @@ use crate::actors::session_sender::Frame;
 use crate::domain::job::limits as job;
 use crate::domain::task::limits;
 use crate::domain::time::Timestamp;
+use crate::domain::work_history::Minute;
 use crate::domain::worker::{WorkerRecord, WorkerState, is_address};
 use crate::protocol::problem::Problem;
 use crate::protocol::task::TaskRef;
@@ -41,6 +42,8 @@ pub struct WorkerDescription {
     pub last_heard: Timestamp,
     /// The tasks in its last report.
     pub tasks: Vec<TaskRef>,
+    /// The start of the first of the last minutes, and what it did in each.
+    pub history: (i64, Vec<Minute>),
 }
 
 /// The admin state in a worker's actor.
@@ -183,6 +186,7 @@ impl Handler<DescribeWorker> for WorkerActor {
     fn handle(&mut self, DescribeWorker(reply): DescribeWorker, _: &mut Self::Context) {
         let _timed = self.guard.timed("worker.describe");
         let tasks = self.standing.tasks.clone();
-        reply.send(Ok(WorkerDescription { has_socket: self.sender.is_some(), last_heard: self.last_heard.on_the_wall(), tasks }));
+        let history = self.hands.history.minutes(Timestamp::now().0);
+        reply.send(Ok(WorkerDescription { has_socket: self.sender.is_some(), last_heard: self.last_heard.on_the_wall(), tasks, history }));
     }
 }

@@ -11,9 +11,10 @@ use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::Identity;
 use crate::domain::task::worker_pool::WorkerCapacity;
 use crate::domain::time::Timestamp;
+use crate::domain::work_history::WorkHistory;
 use crate::domain::worker::WorkerRecord;
 use crate::protocol::frame;
-use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
+use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport, TaskState};
 use crate::protocol::worker::{ToWorker, WorkerFacts};
 use crate::store::{Barrier, GetWorker};
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message, fut::wrap_future};
@@ -104,6 +105,8 @@ pub(super) struct TasksInFlight {
     flush_planned: bool,
     /// Reports over HTTP that wait for their acknowledgement.
     awaited: HashMap<TaskRef, oneshot::Sender<SettledTask>>,
+    /// What it did in the last minutes.
+    pub(super) history: WorkHistory,
     hand: Option<WorkerCapacity>,
     /// Time at which the capacity was reported.
     heard: Timestamp,
@@ -121,6 +124,8 @@ struct Held {
     since: Timestamp,
     renewed: Timestamp,
     looked_at: Option<Timestamp>,
+    /// Its end is counted.
+    is_counted: bool,
 }
 
 impl Held {
@@ -238,6 +243,9 @@ impl WorkerActor {
         let task = report.task();
         if let Some(held) = self.hands.held.get_mut(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
             held.renewed = self.last_heard;
+            if report.state.is_final() && !std::mem::replace(&mut held.is_counted, true) {
+                self.hands.history.ended(report.state == TaskState::Success, Timestamp::now().0);
+            }
         }
         match self.task_of(task.identity) {
             Some(handle) => handle.tell(TaskEvent::Report(self.id, report)),
@@ -370,9 +378,17 @@ impl Handler<Hold> for WorkerActor {
         let _timed = self.guard.timed("worker.hold");
         let now = Timestamp::steady();
         let key = (order.identity, order.instance);
-        let held =
-            Held { attempt: order.attempt, lease: order.lease as i64, order: Some(order), since: now, renewed: now, looked_at: None };
+        let held = Held {
+            attempt: order.attempt,
+            lease: order.lease as i64,
+            order: Some(order),
+            since: now,
+            renewed: now,
+            looked_at: None,
+            is_counted: false,
+        };
         self.hands.held.insert(key, held);
+        self.hands.history.holds(self.hands.held.len(), Timestamp::now().0);
         self.hands.out.push(key);
         self.plan_flush(ctx);
     }
@@ -383,7 +399,8 @@ impl Handler<Holds> for WorkerActor {
     fn handle(&mut self, Holds { task, lease }: Holds, _: &mut Self::Context) {
         let _timed = self.guard.timed("worker.holds");
         let now = self.last_heard;
-        let held = Held { attempt: task.attempt, order: None, lease: lease as i64, since: now, renewed: now, looked_at: None };
+        let held =
+            Held { attempt: task.attempt, order: None, lease: lease as i64, since: now, renewed: now, looked_at: None, is_counted: false };
         self.hands.held.entry((task.identity, task.instance)).or_insert(held);
     }
 }
@@ -410,6 +427,7 @@ impl Handler<LetGo> for WorkerActor {
             && held.get().attempt == task.attempt
         {
             held.remove();
+            self.hands.history.holds(self.hands.held.len(), Timestamp::now().0);
         }
     }
 }

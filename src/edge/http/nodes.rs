@@ -10,6 +10,7 @@ use crate::edge::body::json_or_default;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{NodeOutput, NodeStatusOutput, Page};
+use crate::protocol::peer_history::NodeConnectionOutput;
 use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
@@ -66,6 +67,14 @@ pub fn routes() -> Vec<Resource> {
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/nodes/{id}/connections").text("id", NODE).get(connections, |op| {
+            op.named("listNodeConnections")
+                .says("Lists the connections of a node, newest first: at most its last 100.")
+                .needs(Need::Read)
+                .query::<ConnectionQuery>()
+                .answers::<Page<NodeConnectionOutput>>(200, "The connections.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/nodes/{id}/statuses").text("id", NODE).also_at("/api/v1/nodes/{id}/status").get(statuses, |op| {
@@ -159,6 +168,21 @@ pub async fn exit(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, p
     set_work(edge, caller, request, payload, NodeWork::Leaving).await
 }
 
+/// The query of a list of connections.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionQuery {
+    /// Maximum number of connections, 50 by default.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/nodes/{id}/connections`
+pub async fn connections(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<ConnectionQuery>) -> Result<HttpResponse, Failure> {
+    let items = edge.service.node_connections(node(&edge, &request).await?, limit(query.limit)?).await?;
+    Ok(HttpResponse::Ok().json(Page { items, next_cursor: None }))
+}
+
 /// The query of a list of statuses.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -167,15 +191,25 @@ pub struct Query {
     from: Option<Timestamp>,
     /// Only statuses at this time or earlier.
     to: Option<Timestamp>,
-    /// Maximum number of statuses, 50 by default.
+    /// The length of a step in milliseconds. Given it, and `from`, the answer has a row for each step with a report, the oldest first: the averages of CPU and free memory, the highest count of blocks and programs.
+    #[schemars(range(min = 1_000, max = 86_400_000))]
+    step: Option<u64>,
+    /// Maximum number of statuses, 50 by default. Steps are not limited by it.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 
 /// `GET /api/v1/nodes/{id}/statuses`
 pub async fn statuses(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    let Query { from, to, limit: asked } = query.into_inner();
-    let rows = edge.service.node_status(node(&edge, &request).await?, from, to, limit(asked)?).await?;
+    let Query { from, to, step, limit: asked } = query.into_inner();
+    let node = node(&edge, &request).await?;
+    let rows = match step {
+        None => edge.service.node_status(node, from, to, limit(asked)?).await?,
+        Some(step) => {
+            let from = from.ok_or_else(|| Problem::invalid("from", "is needed with `step`"))?;
+            edge.service.node_load_steps(node, from, step).await?
+        }
+    };
     let items = rows.into_iter().map(|(load, creation_time)| NodeStatusOutput { load, creation_time }).collect();
     Ok(HttpResponse::Ok().json(Page { items, next_cursor: None }))
 }

@@ -11,6 +11,7 @@ use crate::edge::body::{aside, id, parse, read};
 use crate::edge::error::Failure;
 use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
+use crate::protocol::api::Page;
 use crate::protocol::delivery::{self, Block, Outcome};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
@@ -59,6 +60,15 @@ pub fn routes() -> Vec<Resource> {
                     .answers::<Pushed>(200, "The requests are on disk.")
                     .may_fail(&[409, 422])
             }),
+        resource("/api/v1/runs/{id}/results").get(results, |op| {
+            op.named("listResults")
+                .only_leader()
+                .says("Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page ends early where it becomes large.")
+                .needs(Need::Worker)
+                .query::<ResultQuery>()
+                .answers::<Page<Block>>(200, "A page of finished blocks.")
+                .may_fail(&[422])
+        }),
         resource("/requestqueue/{identity}/ack").also_at("/api/requestqueue/{identity}/ack").post(ack, |op| {
             op.named("acknowledgeBlocks")
                 .says("Acknowledges blocks and pushes their follow-up requests, in one transaction.")
@@ -176,6 +186,37 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
     Ok(answer.content_type(ContentType::json()).body(Traced::new(text, receipt)))
 }
 
+/// The query of a list of results.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResultQuery {
+    /// `nextCursor` of the previous page.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
+    cursor: Option<String>,
+    /// Maximum number of blocks in a page, 16 by default.
+    #[schemars(range(min = 1, max = MOST_BLOCKS))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/runs/{id}/results`
+pub async fn results(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<ResultQuery>) -> Result<HttpResponse, Failure> {
+    let identity: Identity = id(&edge, &request, "id").await?;
+    let limit = query.limit.unwrap_or(MOST_BLOCKS / 4);
+    if !(1..=MOST_BLOCKS).contains(&limit) {
+        return Err(Problem::invalid("limit", format!("must be 1 to {MOST_BLOCKS}")).into());
+    }
+    let (found, next_cursor) = edge.service.results(identity, query.cursor.as_deref(), limit).await?;
+    let blocks = found.into_iter().map(|(block_id, result)| DeliveredBlock {
+        block_id,
+        requests: result.payload,
+        raw_length: result.raw_length,
+        pack: result.pack,
+        until: None,
+    });
+    let items = opened(identity, blocks.collect()).await?;
+    Ok(HttpResponse::Ok().json(Page { items, next_cursor }))
+}
+
 /// Approximate bytes of a block as plain JSON.
 fn plain_size(block: &DeliveredBlock) -> usize {
     let bodies: usize =
@@ -198,17 +239,28 @@ struct List<'a> {
     blocks: &'a [Block],
 }
 
+/// Blocks with their results. Large ones are unpacked outside the server threads.
+async fn opened(identity: Identity, blocks: Vec<DeliveredBlock>) -> Result<Vec<Block>, Problem> {
+    let is_large = blocks.iter().map(plain_size).sum::<usize>() > MOST_PLAIN;
+    let open = move || all_plain(identity, &blocks);
+    if is_large { aside(open).await } else { open() }
+}
+
+fn all_plain(identity: Identity, blocks: &[DeliveredBlock]) -> Result<Vec<Block>, Problem> {
+    let one = |block: &DeliveredBlock| {
+        plain(identity, block).map_err(|problem| {
+            log::error!("cannot read a stored block block_id={}: {problem}", block.block_id);
+            Problem::internal()
+        })
+    };
+    blocks.iter().map(one).collect()
+}
+
 /// Blocks as plain JSON. Large ones are unpacked outside the server threads.
 async fn plain_text(identity: Identity, blocks: Vec<DeliveredBlock>, is_list: bool) -> Result<Vec<u8>, Problem> {
     let is_large = blocks.iter().map(plain_size).sum::<usize>() > MOST_PLAIN;
     let write = move || {
-        let mut out = Vec::with_capacity(blocks.len());
-        for block in &blocks {
-            out.push(plain(identity, block).map_err(|problem| {
-                log::error!("cannot read a stored block block_id={}: {problem}", block.block_id);
-                Problem::internal()
-            })?);
-        }
+        let mut out = all_plain(identity, &blocks)?;
         let text = if is_list { serde_json::to_vec(&List { blocks: &out }) } else { serde_json::to_vec(&out.pop()) };
         text.map_err(|_| Problem::internal())
     };

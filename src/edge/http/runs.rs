@@ -13,7 +13,7 @@ use crate::edge::owners::may_speak_for;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::management::{AskInput, WhyOutput};
-use crate::protocol::packages::InstanceOutput;
+use crate::protocol::packages::{AttemptOutput, InstanceOutput};
 use crate::service::RunFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
@@ -78,6 +78,14 @@ pub fn routes() -> Vec<Resource> {
                 .needs(Need::Read)
                 .query::<BlockQuery>()
                 .answers::<Page<InstanceOutput>>(200, "A page of instances.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}/attempts").get(attempts, |op| {
+            op.named("listAttempts")
+                .says("Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last 100. The current or last attempt of a program, and of a task on several workers, is in the list of instances only. A run with one attempt has none here: its times are its attempt's.")
+                .needs(Need::Read)
+                .query::<AttemptQuery>()
+                .answers::<Page<AttemptOutput>>(200, "A page of attempts.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/status").get(status, |op| {
@@ -191,6 +199,24 @@ pub async fn blocks(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
 /// `GET /api/v1/runs/{id}/instances`
 pub async fn instances(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
     let page = edge.service.instances(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    Ok(HttpResponse::Ok().json(page))
+}
+
+/// The query of a list of attempts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptQuery {
+    /// `nextCursor` of the previous page.
+    #[schemars(regex(pattern = "^[0-9]{1,9}-[0-9]{1,9}$"))]
+    cursor: Option<String>,
+    /// Items per page, 50 by default.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/runs/{id}/attempts`
+pub async fn attempts(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<AttemptQuery>) -> Result<HttpResponse, Failure> {
+    let page = edge.service.attempts(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 

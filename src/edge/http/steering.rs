@@ -7,7 +7,7 @@ use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{Page, RunOutput};
-use crate::protocol::failed::{FailedRequest, RequeueInput, Requeued};
+use crate::protocol::failed::{FailedRequest, FailureCounts, RequeueInput, Requeued};
 use crate::protocol::management::WhyOutput;
 use crate::protocol::node::FetchErrorKind;
 use crate::protocol::pending::{DiscardInput, Discarded, PendingRequest};
@@ -42,6 +42,12 @@ pub fn routes() -> Vec<Resource> {
                 .query::<Query>()
                 .answers::<Page<FailedRequest>>(200, "A page of requests.")
                 .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}/requests/counts").get(counts, |op| {
+            op.named("countFailedRequests")
+                .says("Counts the failed requests of a block run by kind, and by status where the site sent a complete response.")
+                .needs(Need::Read)
+                .answers::<FailureCounts>(200, "The counts.")
         }),
         resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
             op.named("requeueRequests")
@@ -161,6 +167,11 @@ pub async fn requests(edge: web::Data<Edge>, request: HttpRequest, query: web::Q
     let filter = FailureFilter { site, kind, status: status_of(status)?, only_new: false };
     let page = edge.service.failed_requests(id(&edge, &request, "id").await?, filter, cursor.as_deref(), limit(asked)?).await?;
     Ok(HttpResponse::Ok().json(page))
+}
+
+/// `GET /api/v1/runs/{id}/requests/counts`
+pub async fn counts(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.service.failure_counts(id(&edge, &request, "id").await?).await?))
 }
 
 /// `POST /api/v1/runs/{id}/requests/requeue`

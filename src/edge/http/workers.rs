@@ -13,6 +13,7 @@ use crate::edge::owners::own;
 use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::api::{Page, WorkerInput, WorkerRegistered, WorkerWatch};
 use crate::protocol::management::{ReasonInput, WorkerOutput};
+use crate::protocol::peer_history::WorkerWorkOutput;
 use crate::protocol::worker::ToWorker;
 use crate::service::WorkerFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -39,6 +40,13 @@ pub fn routes() -> Vec<Resource> {
                     .answers::<WorkerRegistered>(200, "Its id, and how often it must call.")
                     .may_fail(&[403, 404, 409, 422])
             }),
+        resource("/api/v1/workers/{id}/work").get(work, |op| {
+            op.named("readWorkerWork")
+                .only_leader()
+                .says("What a worker did in each of the last minutes, six hours at most, since it connected. The lists are empty if it is not connected.")
+                .needs(Need::Read)
+                .answers::<WorkerWorkOutput>(200, "The steps.")
+        }),
         resource("/api/v1/workers/watches").get(watches, |op| {
             op.named("listWatches")
                 .says("Lists which worker watched which class from when to when, newest first.")
@@ -115,6 +123,8 @@ pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<Htt
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
+    /// Only watches of this worker.
+    worker: Option<WorkerId>,
     /// Maximum number of watches, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
@@ -122,7 +132,12 @@ pub struct WatchQuery {
 
 /// `GET /api/v1/workers/watches`
 pub async fn watches(edge: web::Data<Edge>, query: web::Query<WatchQuery>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Page { items: edge.service.worker_watches(limit(query.limit)?).await?, next_cursor: None }))
+    Ok(HttpResponse::Ok().json(Page { items: edge.service.worker_watches(query.worker, limit(query.limit)?).await?, next_cursor: None }))
+}
+
+/// `GET /api/v1/workers/{id}/work`
+pub async fn work(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.service.worker_work(id(&edge, &request, "id").await?).await?))
 }
 
 /// `GET /api/v1/workers/{id}`

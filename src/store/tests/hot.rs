@@ -136,7 +136,7 @@ fn the_first_attempt_is_the_one_that_counts() {
         let (old, epoch) = run(&store).await;
         let begin = |epoch, now| {
             let (no, now) = (old.no, Timestamp(now));
-            store.write(BeginRun { no, epoch, state: RunState::Scheduled, worker: None, may_be_late: true, now })
+            store.write(BeginRun { no, epoch, state: RunState::Scheduled, worker: None, again: None, may_be_late: true, now })
         };
         assert_eq!(begin(epoch + 1, 4).await, Err(StoreError::Stale));
         for now in [5, 6] {

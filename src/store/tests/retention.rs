@@ -147,8 +147,15 @@ fn a_late_begin_is_said_once() {
         assert_eq!(late(1_200).await.map(|runs| runs.len()), Ok(0), "it is said once");
         // The second one was never checked while it waited.
         for run in &made {
-            let begin =
-                BeginRun { no: run.no, epoch: 1, state: RunState::Scheduled, worker: None, may_be_late: true, now: Timestamp(2_100) };
+            let begin = BeginRun {
+                no: run.no,
+                epoch: 1,
+                state: RunState::Scheduled,
+                worker: None,
+                again: None,
+                may_be_late: true,
+                now: Timestamp(2_100),
+            };
             store.write(begin).await.expect("begun");
         }
         let events = store.read(ListEvents { before: None, limit: 9 }).await.expect("read");

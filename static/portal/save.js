@@ -1,0 +1,50 @@
+// Files that the page makes from what it reads: the browser saves them as if they were downloaded.
+
+import { tell } from "./dialog.js";
+import { button } from "./dom.js";
+import { num } from "./text.js";
+
+// Bytes after which a file is cut: it is made in the memory of the tab.
+const MOST = 256 << 20;
+
+export function save(name, parts, type) {
+  const address = URL.createObjectURL(new Blob(parts, { type }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+}
+
+export const saveJson = (name, value) => save(name, [JSON.stringify(value, null, 2), "\n"], "application/json");
+
+// A button that reads a list page by page and saves a line of text for each item. `pages` gives texts, one for each page.
+export function saveButton(text, name, type, pages) {
+  const run = async event => {
+    const own = event.target;
+    const parts = [];
+    let [size, lines] = [0, 0];
+    own.disabled = true;
+    try {
+      for await (const page of pages()) {
+        for (const line of page) {
+          parts.push(`${line}\n`);
+          size += line.length + 1;
+        }
+        lines += page.length;
+        tell(`${num(lines)} lines read`);
+        if (size > MOST) break;
+      }
+      if (!lines) tell("There is nothing to save.");
+      else {
+        save(name, parts, type);
+        tell(`${num(lines)} lines saved as ${name}${size > MOST ? "; the file was cut at 256 MB" : ""}.`);
+      }
+    } catch (problem) {
+      tell(problem.message, "bad");
+    } finally {
+      own.disabled = false;
+    }
+  };
+  return button(text, run);
+}
