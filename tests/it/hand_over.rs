@@ -52,12 +52,14 @@ async fn peers(broker: &Broker) -> Peers {
     Peers { polls, others }
 }
 
-/// A call whose body does not come.
+/// A call whose body does not come. The broker has begun it: it closes a connection on which it has read nothing without an answer.
 fn half_sent(broker: &Broker) -> TcpStream {
     let mut stream = connect(&broker.url);
     let host = broker.url.trim_start_matches("http://");
-    let call = format!("POST /api/v1/jobs HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\n{{\"name\":");
+    let call = format!("POST /api/v1/jobs HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n");
     stream.write_all(call.as_bytes()).expect("it is sent");
+    assert_eq!(status(&head(&mut stream)), 100);
+    stream.write_all(b"{\"name\":").expect("it is sent");
     stream
 }
 

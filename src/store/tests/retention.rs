@@ -253,7 +253,7 @@ fn watches_and_workers_that_are_long_gone_go() {
         let mut expected = vec![here, barred, young];
         expected.sort_unstable();
         assert_eq!(left.iter().map(|record| record.id).collect::<Vec<_>>(), expected);
-        assert_eq!(store.read(ListWorkers { limit: 9 }).await.map(|rows| rows.len()), Ok(2));
+        assert_eq!(store.read(ListWorkers { worker: None, limit: 9 }).await.map(|rows| rows.len()), Ok(2));
     });
 }
 

@@ -372,7 +372,7 @@ fn watches_begin_and_end() {
         watch(other, &["a"], 2).await.expect("watches");
         watch(worker, &["b", "c"], 3).await.expect("watches others");
         let rows = || async {
-            let rows = store.read(ListWorkers { limit: 10 }).await.expect("watches");
+            let rows = store.read(ListWorkers { worker: None, limit: 10 }).await.expect("watches");
             let short = |row: WorkerRow| {
                 (row.full_class_name, row.connection_id == worker, row.connect_time.0, row.disconnect_time.map(|time| time.0))
             };
