@@ -23,7 +23,7 @@ pub struct KindOutput {
     pub restarts: u64,
     /// Number of waiting messages.
     pub queue_depth: u64,
-    /// Messages handled by the live actors.
+    /// Messages handled by the actors of this kind, including those that have ended.
     pub messages_handled: u64,
     /// Microseconds for a message, on average; absent if it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -78,8 +78,8 @@ export function heat(id, signal) {
     // One run is no line.
     if (!lines && over.length > 1) {
       const none = () => {};
-      lines = [plot({ title: "Duration", lines: [{ name: "ok", label: "success", color: "c-ok", total: "last" }, { name: "bad", label: "not success", color: "c-bad", total: "last" }], format: span, onZoom: none }),
-        plot({ title: "Lateness", lines: [{ name: "late", label: "from the scheduled time to the start", color: "c-accent", total: "last" }], format: span, onZoom: none })];
+      lines = [plot({ title: "Duration", lines: [{ name: "ok", label: "success", color: "c-ok", total: "last" }, { name: "bad", label: "not success", color: "c-bad", total: "last" }], format: span, onZoom: none, signal }),
+        plot({ title: "Lateness", lines: [{ name: "late", label: "from the scheduled time to the start", color: "c-accent", total: "last" }], format: span, onZoom: none, signal })];
       plots.append(...lines.map(one => one.root));
     }
     if (!lines) return;

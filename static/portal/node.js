@@ -44,9 +44,9 @@ export async function node(page) {
   const megabytes = value => `${num(Math.round(value))} MB`;
   const count = value => num(Math.round(value));
   const none = () => {};
-  const cpu = plot({ title: "CPU of all processors", lines: [{ name: "cpu", label: "average", color: "c-accent", total: "last" }], format: percent, onZoom: none });
-  const memory = plot({ title: "Memory in use", lines: [{ name: "memory", label: "average", color: "c-violet", total: "last" }], format: megabytes, onZoom: none });
-  const tasks = plot({ title: "Blocks and programs", lines: [{ name: "work", label: "most", color: "c-teal", total: "last" }], format: count, onZoom: none });
+  const cpu = plot({ title: "CPU of all processors", lines: [{ name: "cpu", label: "average", color: "c-accent", total: "last" }], format: percent, onZoom: none, signal });
+  const memory = plot({ title: "Memory in use", lines: [{ name: "memory", label: "average", color: "c-violet", total: "last" }], format: megabytes, onZoom: none, signal });
+  const tasks = plot({ title: "Blocks and programs", lines: [{ name: "work", label: "most", color: "c-teal", total: "last" }], format: count, onZoom: none, signal });
   const plots = h("div", { class: "plots" }, cpu.root, memory.root, tasks.root);
   let [steps, looked] = [undefined, 0];
   const again = () => page.wake?.();

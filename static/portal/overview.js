@@ -75,15 +75,15 @@ const latest = column => column?.findLast(value => value !== null);
 const total = column => (column ?? []).reduce((sum, value) => sum + (value ?? 0), 0);
 
 // The most important numbers, in figures.
-function tiles({ values }) {
-  const tile = (name, value, to, kind) => h("div", { "data-key": name, class: `tile ${kind ?? ""}` },
+function tiles({ values }, { values: now }) {
+  const tile = (name, value, to, kind) => h("div", { "data-key": name, class: `tile ${kind || ""}` },
     h("a", { href: `#${to}` }, h("b", {}, value === undefined ? "–" : num(Math.round(value))), h("span", {}, name)));
   const failed = total(values["runs.failed"]);
   return [
-    tile("running", latest(values["runs.running.max"]), "/runs?state=running"), tile("waiting", latest(values["runs.waiting.max"]), "/runs?state=pending"),
+    tile("running", latest(now["runs.running.max"]), "/runs?state=running"), tile("waiting", latest(now["runs.waiting.max"]), "/runs?state=pending"),
     tile("succeeded", total(values["runs.success"]), "/runs?state=success"), tile("failed", failed, "/runs?state=failed", failed && "bad"),
     tile("missed", total(values["fires.missed"]), "/jobs", total(values["fires.missed"]) && "bad"),
-    tile("nodes", latest(values["nodes.online.max"]), "/nodes"), tile("workers", latest(values["workers.online.max"]), "/workers"),
+    tile("nodes", latest(now["nodes.online.max"]), "/nodes"), tile("workers", latest(now["workers.online.max"]), "/workers"),
   ];
 }
 
@@ -97,13 +97,13 @@ export async function overview(page) {
   let loaded = 0;
   await page.live(2000, async () => {
     const isOld = Date.now() - loaded >= shown.every;
-    const [recent, fresh, list] = await Promise.all([get(at("/runs", { limit: 10 }), page.signal),
-      isOld && shown.load(page.signal), isOld && get(at("/warnings"), page.signal)]);
+    const [recent, fresh, list, lastHour] = await Promise.all([get(at("/runs", { limit: 10 }), page.signal),
+      isOld && shown.load(page.signal), isOld && get(at("/warnings"), page.signal), isOld && !shown.isFine && get(at("/series"), page.signal)]);
     if (isOld) {
       series = fresh;
       loaded = Date.now();
       patch(warnings, warningList(list.items));
-      patch(figures, tiles(series));
+      patch(figures, tiles(series, lastHour || series));
     }
     patch(runs, runTable(recent.items, firstSteps(), { counted: recent.items.some(run => run.kind === "block") }), recent.nextCursor && h("p", {}, link("/runs", "All runs")));
     page.mount(() => body);

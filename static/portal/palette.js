@@ -66,7 +66,10 @@ export function openPalette() {
     timer = setTimeout(async () => {
       const found = await find(text, signal).catch(() => []);
       if (signal.aborted) return;
+      // What was chosen meanwhile stays chosen.
+      const kept = chosen > 0 && results[chosen];
       results = [...found, ...pages];
+      if (kept) chosen = results.indexOf(kept);
       draw();
     }, PAUSE);
   }

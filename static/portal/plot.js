@@ -22,9 +22,9 @@ function timeLabels(u, splits, axis, space, step) {
 // A color of the style sheet. Canvases do not resolve `light-dark()`, so an element is asked.
 const colorOf = element => getComputedStyle(element).color;
 
-// Makes a plot: { title, unit, lines: [{ name, label, color, total }], format, onZoom }. `total` tells what is shown without a pointer:
+// Makes a plot, until the signal: it listens to the window and to the pointer over the other plots. { title, unit, lines: [{ name, label, color, total }], format, onZoom }. `total` tells what is shown without a pointer:
 // "sum" of the period, or the "last" value. Its `show` takes times in seconds and the values of each line.
-export function plot({ title, lines, format, onZoom }) {
+export function plot({ title, lines, format, onZoom, signal }) {
   const note = h("span", { class: "soft" });
   const values = lines.map(() => h("b", {}));
   const marks = lines.map(({ color }) => h("span", { class: `mark ${color}` }));
@@ -101,5 +101,7 @@ export function plot({ title, lines, format, onZoom }) {
     else tell(chart.cursor.idx);
   }
 
-  return { root, show, destroy: () => chart?.destroy() };
+  const destroy = () => chart?.destroy();
+  signal.addEventListener("abort", destroy);
+  return { root, show, destroy };
 }

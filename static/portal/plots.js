@@ -61,7 +61,7 @@ export function plots(query, signal) {
   function plotOf(title, lines, format) {
     const key = `${title} ${lines.map(({ name }) => name).join(" ")}`;
     if (made.get(title)?.key !== key) {
-      const fresh = plot({ title, lines, format, onZoom: zoom });
+      const fresh = plot({ title, lines, format, onZoom: zoom, signal });
       const old = made.get(title);
       if (old) {
         old.plot.root.replaceWith(fresh.root);
@@ -93,12 +93,9 @@ export function plots(query, signal) {
     }
   }
 
-  // A plot listens to the window and to the pointer over the other plots.
-  signal.addEventListener("abort", () => {
-    for (const { plot: one } of made.values()) one.destroy();
-    made.clear();
-  });
   // How often it is worth to look again.
   const every = period.isFixed ? 60000 : Math.max(5000, Math.min(60000, period.length / 720));
-  return { choice, grid, load, show, every };
+  // Whether the last step is the present minute.
+  const isFine = !period.isFixed && period.length <= 24 * HOUR;
+  return { choice, grid, load, show, every, isFine };
 }

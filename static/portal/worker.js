@@ -35,8 +35,8 @@ export async function worker(page) {
   const path = `/workers/${encodeURIComponent(id)}`;
   const count = value => num(Math.round(value));
   const none = () => {};
-  const held = plot({ title: "Tasks at one moment", lines: [{ name: "running", label: "most", color: "c-accent", total: "last" }], format: count, onZoom: none });
-  const ended = plot({ title: "Tasks that ended", lines: [{ name: "success", label: "success", color: "c-ok", total: "sum" }, { name: "failed", label: "not success", color: "c-bad", total: "sum" }], format: count, onZoom: none });
+  const held = plot({ title: "Tasks at one moment", lines: [{ name: "running", label: "most", color: "c-accent", total: "last" }], format: count, onZoom: none, signal });
+  const ended = plot({ title: "Tasks that ended", lines: [{ name: "success", label: "success", color: "c-ok", total: "sum" }, { name: "failed", label: "not success", color: "c-bad", total: "sum" }], format: count, onZoom: none, signal });
   const note = h("p", { class: "soft" });
   let looked = 0;
 

@@ -464,9 +464,9 @@ class Calls(SyncCalls):
         began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
         Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
         milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
-        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means of what was
-        observed every ten seconds, with `.min` and `.max`: `runs.running`, `runs.waiting`,
-        `requests.waiting`, `nodes.online`, `workers.online`, `store.waiting`.
+        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means with `.min` and
+        `.max` of what was observed every ten seconds: `requests.waiting`, `nodes.online`, `workers.online`,
+        `store.waiting`; and of what was counted once a minute: `runs.running`, `runs.waiting`.
         """
         answer: models.SeriesOutput = self._json("GET", "/api/v1/series", query={"from": from_, "to": to}, returns="models.SeriesOutput")
         return answer
@@ -1049,9 +1049,9 @@ class AsyncioCalls(AsyncCalls):
         began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
         Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
         milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
-        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means of what was
-        observed every ten seconds, with `.min` and `.max`: `runs.running`, `runs.waiting`,
-        `requests.waiting`, `nodes.online`, `workers.online`, `store.waiting`.
+        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means with `.min` and
+        `.max` of what was observed every ten seconds: `requests.waiting`, `nodes.online`, `workers.online`,
+        `store.waiting`; and of what was counted once a minute: `runs.running`, `runs.waiting`.
         """
         answer: models.SeriesOutput = await self._json("GET", "/api/v1/series", query={"from": from_, "to": to}, returns="models.SeriesOutput")
         return answer

@@ -1285,7 +1285,7 @@ class KindOutput(Model):
     count: int
     #: registry, job, run, node, worker, session …
     kind: str
-    #: Messages handled by the live actors.
+    #: Messages handled by the actors of this kind, including those that have ended.
     messages_handled: int
     #: Number of waiting messages.
     queue_depth: int

@@ -255,11 +255,19 @@ impl Drop for Timed {
 
 /// The live actors, for monitoring. The key is the address of their `Stats`, which is unique while they are listed.
 #[derive(Debug, Default)]
-pub struct ActorStats(Mutex<HashMap<usize, Arc<Stats>>>);
+pub struct ActorStats {
+    alive: Mutex<HashMap<usize, Arc<Stats>>>,
+    /// Messages that ended actors had handled, by kind.
+    of_ended: Mutex<HashMap<&'static str, u64>>,
+}
 
 impl ActorStats {
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Arc<Stats>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of_ended(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, u64>> {
+        self.of_ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an actor.
@@ -269,7 +277,9 @@ impl ActorStats {
 
     /// Removes an actor.
     pub fn leave(&self, stats: &Stats) {
-        self.all().remove(&std::ptr::from_ref(stats).addr());
+        if self.all().remove(&std::ptr::from_ref(stats).addr()).is_some() {
+            *self.of_ended().entry(stats.kind).or_default() += stats.handled.load(Relaxed);
+        }
     }
 
     /// The work that waits at all actors of a kind.
@@ -314,6 +324,11 @@ impl ActorStats {
             let words = stats.words();
             kind.restarting += u64::from(words.state == "restarting");
             kind.with_errors += u64::from(words.last_error.is_some());
+        }
+        for (kind, handled) in self.of_ended().iter() {
+            if let Some((kind, ..)) = kinds.get_mut(kind) {
+                kind.messages_handled += handled;
+            }
         }
         let of = |(kind, timed, nanos)| KindOutput { time_per_message: Messages::micros(timed, nanos), ..kind };
         kinds.into_values().map(of).collect()
