@@ -8,9 +8,16 @@ use crate::support::{journey, until};
 use std::path::Path;
 use std::process::Command;
 
-/// The newest migration of both databases, and what takes it back.
-const LAST: &str = "2026-11-23-160000_series";
-const UNDO: &str = "DROP TABLE series; DELETE FROM __diesel_schema_migrations WHERE version = '20261123160000';";
+/// The newest migration of a kind of database, and what takes it back.
+fn newest(kind: &str) -> (String, String) {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(kind);
+    let names = std::fs::read_dir(&all).expect("a folder").map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+    let name = names.max().expect("a migration");
+    let undo = std::fs::read_to_string(all.join(&name).join("down.sql")).expect("what takes it back");
+    let version = name.split_once('_').expect("a version and a name").0.replace('-', "");
+    let forget = format!("{undo}; DELETE FROM __diesel_schema_migrations WHERE version = '{version}';");
+    (name, forget)
+}
 
 fn migrate(database: &str, more: &[&str]) -> Ended {
     webloom("", &[&["migrate", "--database", database], more].concat())
@@ -22,10 +29,10 @@ fn edit(file: &Path, sql: &str) {
     assert!(status.success(), "{sql}");
 }
 
-async fn journey_of(database: &str, home: &Path, edit: impl Fn(&str)) {
+async fn journey_of(database: &str, home: &Path, (last, undo): (String, String), edit: impl Fn(&str)) {
     std::fs::write(home.join("b.url"), database).expect("written");
     let applied = migrate(database, &[]).ok();
-    assert!(applied.starts_with("applied 2026-11-2") && applied.trim_end().ends_with(&format!("applied {LAST}")), "{applied}");
+    assert!(applied.starts_with("applied 2026-11-2") && applied.trim_end().ends_with(&format!("applied {last}")), "{applied}");
     for more in [&[][..], &["--check"]] {
         assert_eq!(migrate(database, more).ok(), format!("nothing is pending in {database}\n"));
     }
@@ -38,16 +45,16 @@ async fn journey_of(database: &str, home: &Path, edit: impl Fn(&str)) {
         assert_eq!(migrate(database, more).ok(), format!("nothing is pending in {database}\n"));
     }
     // The store of an older version, whose broker leads it.
-    edit(UNDO);
+    edit(&undo);
     for _ in 0..2 {
         let checked = migrate(database, &["--check"]);
-        assert_eq!((checked.code, checked.out, checked.err), (Some(1), format!("pending {LAST}\n"), String::new()));
+        assert_eq!((checked.code, checked.out, checked.err), (Some(1), format!("pending {last}\n"), String::new()));
     }
     migrate(database, &[]).refused(1, &format!("the broker at {} (process ", broker.url));
     assert_eq!(api.get("/readyz").await.0, 200, "it leads as before");
     assert_eq!(migrate(database, &["--check"]).code, Some(1));
     broker.process.kill();
-    assert_eq!(migrate(database, &[]).ok(), format!("applied {LAST}\n"));
+    assert_eq!(migrate(database, &[]).ok(), format!("applied {last}\n"));
     assert_eq!(migrate(database, &["--check"]).code, Some(0));
     // The lease is free: a broker leads at once, under a later term.
     broker.restart("");
@@ -72,7 +79,7 @@ fn a_file_is_migrated_unless_a_broker_leads_it() {
         let name = file.to_str().expect("a path");
         migrate(name, &["--check"]).refused(1, "no such file");
         assert!(!file.exists(), "a check changes nothing");
-        journey_of(name, home.path(), |sql| edit(&file, sql)).await;
+        journey_of(name, home.path(), newest("sqlite"), |sql| edit(&file, sql)).await;
     });
 }
 
@@ -82,9 +89,9 @@ fn a_database_of_a_server_is_migrated_unless_a_broker_leads_it() {
         let cluster = Cluster::start(&[]);
         let (home, url) = (tempfile::tempdir().expect("a folder"), cluster.url("webloom", ""));
         let checked = migrate(&url, &["--check"]);
-        assert!(checked.code == Some(1) && checked.out.contains(&format!("pending {LAST}")), "{checked:?}");
+        assert!(checked.code == Some(1) && checked.out.contains(&format!("pending {}", newest("postgres").0)), "{checked:?}");
         let tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'";
         assert_eq!(cluster.sql("webloom", tables), "0", "a check changes nothing");
-        journey_of(&url, home.path(), |sql| drop(cluster.sql("webloom", sql))).await;
+        journey_of(&url, home.path(), newest("postgres"), |sql| drop(cluster.sql("webloom", sql))).await;
     });
 }
