@@ -28,7 +28,6 @@ pub mod object;
 pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;
-#[cfg(feature = "broker")]
 pub mod peer_history;
 #[cfg(feature = "broker")]
 pub mod pending;

@@ -5,7 +5,8 @@ use crate::domain::time::Timestamp;
 use serde::Serialize;
 
 /// What a node has of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRunOutput {
     /// The run.
@@ -20,7 +21,8 @@ pub struct NodeRunOutput {
 }
 
 /// A connection of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeConnectionOutput {
     /// When it began.
@@ -37,7 +39,8 @@ pub struct NodeConnectionOutput {
 
 /// What a connected worker did in each of the last minutes, six hours at most. In the memory of the broker: it begins again when the worker
 /// connects after it was lost, and when the broker restarts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerWorkOutput {
     /// Start of the first step.
