@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import http.server
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from support import Program, log_of, network, result_of, wait_until
-from webloom import Client
+from webloom import ApiError, Client, Spider
+from webloom._crawl import Crawl
 from webloom.testing import Broker
 
 PAGES = 60
@@ -154,6 +157,27 @@ def test_a_crawl_that_is_stopped_ends(broker: Broker, site: str, journal: Path) 
         assert len(items(worker)) < PAGES
         worker.terminate()
         assert worker.wait() == 0
+
+
+def test_a_spider_is_closed_though_the_end_is_stored_late() -> None:
+    """The broker refuses calls of a run that ends, and shows its old state until the end is stored."""
+    states = iter(["running", "running", "stopped"])
+    closed: list[str] = []
+
+    class Late:
+        async def _send(self, *_: object) -> None:
+            raise ApiError(409, {"type": "/problems/run-over"})
+
+        async def read_run(self, _: str) -> SimpleNamespace:
+            return SimpleNamespace(state=next(states))
+
+    class Closes(Spider):
+        def closed(self, reason: str) -> None:
+            closed.append(reason)
+
+    start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "late", "attempt": 1, "startReturned": True}
+    asyncio.run(Crawl(Late(), "3" * 32, Closes, start, 1).carry_out())  # type: ignore[arg-type]
+    assert closed == ["stopped"]
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate"])

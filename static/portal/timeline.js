@@ -10,6 +10,8 @@ const LANES = 60;
 
 const ms = instant => (instant ? Date.parse(instant) : undefined);
 // With milliseconds: what happens in a run is often shorter than a second.
+// A time on the scale, as exact as its length asks for.
+const label = (at, length) => (length < 10000 ? exact(at) : local(new Date(at))).slice(length > 86400000 ? 0 : 11);
 const exact = at => `${local(new Date(at))}.${String(new Date(at).getMilliseconds()).padStart(3, "0")}`;
 
 // All attempts of a run, as { lane, label, attempt, peer, peerName, state, reason, from, to }. Earlier ones are in their own
@@ -118,7 +120,7 @@ export function timeline() {
     to += (to - from) * 0.01;
     patch(lanes, lane(own, now), all.slice(0, LANES).map(one => lane(one, now)),
       all.length > LANES && h("p", { class: "soft" }, `The first ${LANES} of ${num(all.length)} lanes; the table of instances has all.`));
-    patch(scale, [0, 0.5, 1].map(part => h("span", {}, local(new Date(from + part * (to - from))).slice(to - from > 86400000 ? 0 : 11))));
+    patch(scale, [0, 0.5, 1].map(part => h("span", {}, label(from + part * (to - from), to - from))));
     if (!lanes.matches(":hover")) rest();
   }
   return { root, show };

@@ -32,7 +32,7 @@ _FIELD = re.compile(r"requests\[(\d+)\]")
 
 
 class RunOver(Exception):
-    """The run is over, or another worker's."""
+    """The run is over or ending, or this worker leaves it."""
 
 
 class Crawl:
@@ -81,10 +81,7 @@ class Crawl:
                     task.cancel()
                 await asyncio.gather(*work, return_exceptions=True)
         except RunOver:
-            if self.state is None and not self._is_stopped:
-                with contextlib.suppress(ApiError, BrokerUnavailable):
-                    state = (await self.client.read_run(self.run.identity)).state
-                    self.state = state if state in FINAL_STATES else None
+            await self._learn_state()
         except Exception as error:
             log.exception("crawl failed run_id=%s", self.run.identity)
             self._note(f"the spider failed: {type(error).__name__}: {error}")
@@ -99,6 +96,22 @@ class Crawl:
             self._is_over.set()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(talk, 10)
+
+    async def _learn_state(self) -> None:
+        """Waits for the state at the end. The broker refuses calls as soon as a run ends, which is before the end is stored."""
+        while self.state is None and not self._is_stopped:
+            try:
+                state = (await self.client.read_run(self.run.identity)).state
+                if state in FINAL_STATES:
+                    self.state = state
+                    return
+            except BrokerUnavailable:
+                pass
+            except ApiError as error:
+                if error.status == 404:
+                    return
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), 0.5)
 
     # The first requests.
 
