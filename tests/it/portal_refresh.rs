@@ -19,6 +19,14 @@ const FETCHED: &str = "const [path, least] = arguments; \
     const count = performance.getEntriesByType('resource').filter(e => new URL(e.name).pathname === path).length; \
     return count >= least ? count : null;";
 
+/// Shortens the pauses between refreshes, so that a page with long pauses is looked at as often in less time.
+const HURRY: &str =
+    "const usual = window.setTimeout; window.setTimeout = (work, ms, ...more) => usual(work, ms > 900 && ms < 5000 ? 200 : ms, ...more);";
+/// The addresses of the menu.
+const MENU: &str = "return [...document.querySelectorAll('#menu a')].map(e => e.getAttribute('href').slice(1));";
+/// Requests to the API since the page was loaded.
+const CALLS: &str = "return performance.getEntriesByType('resource').filter(e => new URL(e.name).pathname.startsWith('/api/')).length;";
+
 pub async fn outline(browser: &Browser) -> Value {
     browser.run(OUTLINE, json!([])).await
 }
@@ -48,6 +56,10 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
         let package = api.request(Method::POST, "/api/v1/packages?name=a.tar.gz").body(tar_gz("run", b"true", Compression::fast()));
         assert_eq!(api.send(package).await.0, 200);
 
+        let worker = api.get("/api/v1/workers").await.1["items"][0]["id"].as_str().expect("an id").to_owned();
+        let node = api.get("/api/v1/nodes").await.1["items"][0]["nodeId"].as_str().expect("an id").to_owned();
+        assert_eq!(api.post("/api/v1/sites/shop.test/hold", &json!({ "for": 600_000 })).await.0, 200);
+
         let browser = Browser::start().await;
         for (page, heading, fetched) in [
             ("/".to_owned(), "Runs", "/api/v1/runs".to_owned()),
@@ -56,14 +68,20 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
             ("/runs".to_owned(), "Runs", "/api/v1/runs".to_owned()),
             (format!("/runs/{run}"), "Status explained", format!("/api/v1/runs/{run}/why")),
             ("/workers".to_owned(), "Workers", "/api/v1/workers".to_owned()),
+            (format!("/workers/{worker}"), "Connections", format!("/api/v1/workers/{worker}")),
             ("/nodes".to_owned(), "Nodes", "/api/v1/nodes".to_owned()),
+            (format!("/nodes/{node}"), "Connections", format!("/api/v1/nodes/{node}")),
+            ("/sites".to_owned(), "Sites", "/api/v1/sites".to_owned()),
             ("/groups".to_owned(), "Groups", "/api/v1/groups".to_owned()),
             ("/alerts".to_owned(), "Channels", "/api/v1/alerts".to_owned()),
             ("/packages".to_owned(), "Packages", "/api/v1/packages".to_owned()),
             ("/brokers".to_owned(), "Settings in force", "/api/v1/brokers".to_owned()),
+            ("/actors".to_owned(), "Actors", "/api/v1/actors/kinds".to_owned()),
+            ("/actors/scheduler/scheduler".to_owned(), "Restarts", "/api/v1/actors/scheduler/scheduler".to_owned()),
         ] {
             browser.open("about:blank").await;
             browser.open(&format!("{}/#{page}", broker.url)).await;
+            browser.run(HURRY, json!([])).await;
             let opened = "return [...document.querySelectorAll('main h1, main h2')].some(e => e.textContent === arguments[0]);";
             browser.gives(&format!("the heading {heading}"), opened, json!([heading])).await;
             let before = outline(&browser).await;
@@ -72,5 +90,38 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
             assert_eq!(outline(&browser).await, before, "{page}");
         }
         assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// The menu is read from the page, so that a page that is added to it is opened here as well.
+#[test]
+fn every_page_of_the_menu_opens_without_an_error() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let browser = Browser::start().await;
+        browser.open(&broker.url).await;
+        let menu = browser.gives("the menu", MENU, json!([])).await;
+        let menu = menu.as_array().expect("addresses").clone();
+        assert!(menu.len() > 10, "{menu:?}");
+        let mut titles = Vec::new();
+        for page in &menu {
+            let page = page.as_str().expect("an address");
+            browser.open("about:blank").await;
+            browser.open(&format!("{}/#{page}", broker.url)).await;
+            browser.run(HURRY, json!([])).await;
+            browser.gives(&format!("a heading on {page}"), "return document.querySelector('main h1')?.textContent;", json!([])).await;
+            let first = browser.run(CALLS, json!([])).await;
+            // The page has called the broker again, so its first answer is drawn.
+            let more = format!("return (() => {{ {CALLS} }})() > arguments[0];");
+            browser.gives(&format!("a refresh of {page}"), &more, json!([first])).await;
+            let state = "return [document.title, document.querySelector('#menu a[aria-current]')?.getAttribute('href'), \
+                document.querySelector('main .error:not([hidden])')?.textContent ?? ''];";
+            let found = browser.run(state, json!([])).await;
+            assert_eq!((&found[1], &found[2]), (&json!(format!("#{page}")), &json!("")), "{page}: {found}");
+            let title = found[0].as_str().expect("a title").to_owned();
+            assert!(!title.contains("Not found") && !titles.contains(&title), "{page}: {title}");
+            titles.push(title);
+            assert_eq!(browser.complaints().await, Vec::<String>::new(), "{page}");
+        }
     });
 }
