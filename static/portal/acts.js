@@ -44,14 +44,16 @@ function readArguments(isTask, text) {
   }
 }
 
+const DISABLING = [
+  { name: "mode", label: "Runs at work", kind: "select", options: [["drain", "go on to their end"], ["stop", "are stopped"]] },
+  { name: "reason", label: "Reason", hint: "For people; may be left out." },
+];
+
 export function disableJob(job) {
   return ask({
     title: `Disable ${job.name}`,
     text: "Neither its plan nor a trigger starts it until it is enabled again.",
-    fields: [
-      { name: "mode", label: "Runs at work", kind: "select", options: [["drain", "go on to their end"], ["stop", "are stopped"]] },
-      { name: "reason", label: "Reason", hint: "For people; may be left out." },
-    ],
+    fields: DISABLING,
     action: "Disable",
     act: ({ mode, reason }) => post(at(`/jobs/${job.id}/disable`), { mode, reason: reason || undefined }),
   }).then(done => done && tell(`${job.name} is disabled.`));
@@ -65,6 +67,17 @@ export async function enableJob(job) {
     tell(error.message, "bad");
   }
 }
+
+// What can be done with several jobs at once.
+export const JOB_ACTIONS = [
+  { name: "Enable", can: job => !job.isEnabled, act: job => post(at(`/jobs/${job.id}/enable`)) },
+  { name: "Disable", can: job => job.isEnabled, text: "Neither their plans nor a trigger starts them until they are enabled again.", fields: DISABLING,
+    act: (job, { mode, reason }) => post(at(`/jobs/${job.id}/disable`), { mode, reason: reason || undefined }) },
+  { name: "Trigger", can: job => job.isEnabled, text: "Each runs once now, with the arguments that it has.",
+    act: job => post(at(`/jobs/${job.id}/trigger`), {}, { headers: { "Idempotency-Key": onceKey() } }) },
+  { name: "Delete", danger: true, text: "They are neither triggered nor planned any more. The deletion can be taken back from the list of deleted jobs.",
+    act: job => remove(at(`/jobs/${job.id}`), { headers: { "If-Match": `"${job.version}"` } }) },
+];
 
 export function deleteJob(job) {
   return ask({

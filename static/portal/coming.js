@@ -3,6 +3,7 @@
 import { at, get } from "./api.js";
 import { button, h, patch } from "./dom.js";
 import { distance, num, time } from "./text.js";
+import { dayOf, wall } from "./zone.js";
 
 const DAY = 86400000;
 const WEEKS = 5;
@@ -10,13 +11,14 @@ const WEEKS = 5;
 const MOST = 1000;
 const EVERY = 60000;
 const NAMES = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-const two = n => String(n).padStart(2, "0");
-const keyOf = date => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+const keyOf = date => dayOf(wall(date));
 
-// The days of the calendar, from the Monday of this week on.
+// The days of the calendar, from the Monday of this week on: `2026-11-21`.
 function days(now) {
-  const monday = new Date(now.getFullYear(), now.getMonth(), now.getDate() - (now.getDay() + 6) % 7);
-  return Array.from({ length: 7 * WEEKS }, (_, i) => new Date(monday.getFullYear(), monday.getMonth(), monday.getDate() + i));
+  const { year, month, day } = wall(now);
+  const today = new Date(Date.UTC(year, month - 1, day));
+  const monday = day - (today.getUTCDay() + 6) % 7;
+  return Array.from({ length: 7 * WEEKS }, (_, i) => new Date(Date.UTC(year, month - 1, monday + i)).toISOString().slice(0, 10));
 }
 
 export function calendar(id, signal) {
@@ -31,13 +33,12 @@ export function calendar(id, signal) {
     const today = keyOf(now);
     const byDay = Map.groupBy(fires, fire => keyOf(new Date(fire.at)));
     // What lies behind the last fire of a full list is not known.
-    const known = fires.length < MOST ? Infinity : Date.parse(fires.at(-1).at);
-    const cell = date => {
-      const key = keyOf(date);
+    const known = fires.length < MOST ? "9999" : keyOf(new Date(fires.at(-1).at));
+    const cell = key => {
       const some = byDay.get(key) ?? [];
-      const isCut = date.getTime() + DAY > known;
-      const isOut = date.getTime() > known;
-      const name = h("span", { class: "soft" }, date.getDate() === 1 || key === today ? key.slice(5) : String(date.getDate()));
+      const isCut = key >= known;
+      const isOut = key > known;
+      const name = h("span", { class: "soft" }, key.endsWith("-01") || key === today ? key.slice(5) : String(Number(key.slice(8))));
       const count = some.length ? `${num(some.length)}${isCut ? "+" : ""}` : isOut ? "?" : "";
       const says = `${key}: ${some.length || isOut ? `${count} ${some.length === 1 ? "time" : "times"}` : "no time"}`;
       return h("td", { "data-key": key, class: [key === today && "today", key < today && "past", some.every(fire => fire.blackout) && some.length && "blackout"].filter(Boolean).join(" ") || undefined },

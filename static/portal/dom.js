@@ -60,12 +60,12 @@ export function patch(parent, ...wanted) {
   }
 }
 
-// A table for people. Heads are texts, or [text, "n"] for numbers; a row is { key, cells }. On a narrow screen each row
-// becomes a list, and its cells show their heads.
+// A table for people. Heads are texts, or [text, "n"] for numbers, or { text, kind, content, sort } where something else than the text is shown;
+// a row is { key, cells }. On a narrow screen each row becomes a list, and its cells show their heads.
 export function table(label, heads, rows, empty) {
-  const names = heads.map(head => (Array.isArray(head) ? head : [head]));
-  const head = h("tr", {}, names.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)));
-  const cell = (content, i) => h("td", { class: names[i][1], "data-label": names[i][0] }, content ?? "");
+  const names = heads.map(head => (Array.isArray(head) ? { text: head[0], kind: head[1] } : head.text === undefined ? { text: head } : head));
+  const head = h("tr", {}, names.map(({ text, kind, content, sort }) => h("th", { scope: "col", class: kind, "aria-sort": sort }, content ?? text)));
+  const cell = (content, i) => h("td", { class: names[i].kind, "data-label": names[i].text }, content ?? "");
   const body = rows.map(({ key, cells, kind }) => h("tr", { "data-key": key, class: kind }, cells.map(cell)));
   if (!rows.length) return h("div", { class: "empty" }, empty);
   return h("div", { class: "scroll" }, h("table", { "aria-label": label }, h("thead", {}, head), h("tbody", {}, body)));

@@ -6,7 +6,7 @@ import { address, h } from "./dom.js";
 export function filter(path, query, fields) {
   const go = form => {
     const said = Object.fromEntries(fields.map(({ name }) => [name, form.elements[name].value.trim()]));
-    location.hash = address(path, said);
+    location.hash = address(path, { sort: query.sort, ...said });
   };
   const shown = fields.map(({ name, label, options }) => {
     const id = `f-${name}`;

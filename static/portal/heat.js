@@ -6,6 +6,7 @@ import { h, patch, table } from "./dom.js";
 import { plot } from "./plot.js";
 import { svg } from "./svg.js";
 import { num, span } from "./text.js";
+import { dayOf, wall } from "./zone.js";
 
 const DAYS = 14;
 const MOST = 1000;
@@ -13,18 +14,18 @@ const EVERY = 30000;
 const CELL = 16;
 const LEFT = 44;
 const two = n => String(n).padStart(2, "0");
-const dayOf = date => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 
-// Runs counted by day and hour of the browser's zone: [{ day, hours: [{ success, failed, other }] }], the newest day last.
+// Runs counted by day and hour of the reader's zone: [{ day, hours: [{ success, failed, other }] }], the newest day last.
 export function byHour(runs, now) {
+  const { year, month, day: today } = wall(now);
   const days = Array.from({ length: DAYS }, (_, i) => {
-    const date = new Date(now.getFullYear(), now.getMonth(), now.getDate() - DAYS + 1 + i);
-    return { day: dayOf(date), hours: Array.from({ length: 24 }, () => ({ success: 0, failed: 0, other: 0 })) };
+    const day = new Date(Date.UTC(year, month - 1, today - DAYS + 1 + i)).toISOString().slice(0, 10);
+    return { day, hours: Array.from({ length: 24 }, () => ({ success: 0, failed: 0, other: 0 })) };
   });
   const known = new Map(days.map(one => [one.day, one]));
   for (const run of runs) {
-    const date = new Date(run.plannedAt ?? run.creationTime);
-    const cell = known.get(dayOf(date))?.hours[date.getHours()];
+    const at_ = wall(new Date(run.plannedAt ?? run.creationTime));
+    const cell = known.get(dayOf(at_))?.hours[at_.hour];
     if (cell) cell[run.state === "success" ? "success" : run.state === "failed" ? "failed" : "other"] += 1;
   }
   return days;

@@ -10,8 +10,10 @@ import { heat } from "./heat.js";
 import { runTable } from "./overview.js";
 import { jobState } from "./jobs.js";
 import { repair } from "./repair.js";
-import { exactSpan, json, local, num, runLink, scheduleText, time, when, withLocalTimes, zoneHere } from "./text.js";
+import { exactSpan, json, local, num, runLink, scheduleText, time, when, withLocalTimes } from "./text.js";
+import { jobFile } from "./transfer.js";
 import { versions } from "./versions.js";
+import { instantOf, zoneHere } from "./zone.js";
 
 const LEDGER = 15;
 
@@ -20,6 +22,7 @@ function head(job, again) {
   return [
     h("div", { class: "row title" }, h("h1", {}, job.name), jobState(job),
       job.isEnabled && act("Trigger …", triggerJob, "main"), h("a", { class: "button", href: `#/jobs/${job.id}/edit` }, "Edit"),
+      h("a", { class: "button", href: `#${address("/jobs/new", { from: job.id })}` }, "Clone"), button("Save as JSON", () => jobFile(job)),
       job.isEnabled ? act("Disable …", disableJob) : act("Enable", enableJob),
       button("Delete …", () => deleteJob(job).then(done => { if (done) location.hash = "/jobs"; }), "danger")),
     !job.isEnabled && h("p", { class: "warn" }, "This job is disabled", job.disabledReason ? `: ${job.disabledReason}` : "", ". Neither its schedule nor a trigger starts it."),
@@ -112,7 +115,7 @@ function explain(id, signal) {
     class: "filter", onsubmit: async event => {
       event.preventDefault();
       try {
-        const why = await get(at(`/jobs/${id}/why`, { at: new Date(when.value).toISOString() }), signal);
+        const why = await get(at(`/jobs/${id}/why`, { at: instantOf(when.value).toISOString() }), signal);
         patch(answer, h("p", {}, h("b", {}, why.verdict), ` (${why.rule}) `, runLink(why.identity)), why.because.map(text => h("p", {}, withLocalTimes(text))));
       } catch (problem) {
         patch(answer, h("p", { class: "error" }, problem.message));

@@ -175,9 +175,18 @@ function sending(page, form, label, send, cancel) {
   return h("form", { class: "job", onsubmit: submit, oninput: () => { page.isDirty = true; }, novalidate: true }, form.element, h("div", { class: "row bar" }, go, cancel));
 }
 
-export async function newJob(page) {
+// What a copy of a job begins with. A secret is not told, so it is not copied.
+function copyOf(job) {
+  const { name, jobType, description, group, priority, properties, schedule, policies, task, callback, successors } = job;
+  return copy({ name: `${name} copy`, jobType, description, group, priority, isEnabled: false, properties: properties ?? {}, schedule, policies, task, callback: callback && { ...callback, secret: undefined }, successors });
+}
+
+export const newJob = page => page.once(() => create(page));
+
+async function create(page) {
   page.title("New job");
-  const form = formOf({ jobType: KIND[page.query.kind] ? page.query.kind : "task", properties: {} }, true);
+  const from = page.query.from && await get(at(`/jobs/${encodeURIComponent(page.query.from)}`), page.signal);
+  const form = formOf(from ? copyOf(from) : { jobType: KIND[page.query.kind] ? page.query.kind : "task", properties: {} }, true);
   const send = async () => {
     const job = await post(at("/jobs"), form.said());
     page.isDirty = false;
@@ -185,7 +194,9 @@ export async function newJob(page) {
     location.hash = `/jobs/${job.id}`;
   };
   const lists = await suggestions(page.signal);
-  page.mount(() => [h("h1", {}, "New job"), sending(page, form, "Create the job", send, link("/jobs", "Cancel")), ...lists]);
+  await form.ready;
+  page.isDirty = false;
+  page.mount(() => [h("h1", {}, "New job"), from && h("p", {}, "A copy of ", link(`/jobs/${from.id}`, from.name), ". It is not enabled until you say so.", from.callback?.secret !== undefined && " Its secret is not copied."), sending(page, form, "Create the job", send, link("/jobs", "Cancel")), ...lists]);
 }
 
 // What differs between two jobs, by path.

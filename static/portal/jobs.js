@@ -1,9 +1,13 @@
 // The list of jobs.
 
 import { at, get, post } from "./api.js";
+import { JOB_ACTIONS } from "./acts.js";
 import { ask, tell } from "./dialog.js";
 import { button, h, link, pages, patch, table } from "./dom.js";
 import { KINDS, filter } from "./filter.js";
+import { sortable } from "./order.js";
+import { chooser } from "./several.js";
+import { importJobs } from "./transfer.js";
 import { badge, command, jobLink, scheduleText, time, when } from "./text.js";
 
 const PAGE = 25;
@@ -29,10 +33,10 @@ function lastRun(run) {
   return run ? [link(`/runs/${run.identity}`, badge(run.state, run.reason)), " ", time(run.creationTime)] : "";
 }
 
-function row(job, run) {
+function row(job, run, box) {
   return {
     key: job.id,
-    cells: [jobLink(job.id, job.name), job.jobType, jobState(job), h("span", { class: "wrap" }, scheduleText(job.schedule)),
+    cells: [box, jobLink(job.id, job.name), job.jobType, jobState(job), h("span", { class: "wrap" }, scheduleText(job.schedule)),
       job.isEnabled ? when(job.nextFire) : "", lastRun(run), job.group ?? ""],
   };
 }
@@ -60,18 +64,20 @@ export async function jobs(page) {
   page.title("Jobs");
   const { query, signal } = page;
   const list = h("div");
+  const chosen = chooser({ noun: "jobs", key: job => job.id, nameOf: job => job.name, actions: JOB_ACTIONS, again: () => page.wake?.() });
   const deleted = query.enabled === "deleted";
   const isFiltered = ["name", "kind", "group", "enabled", "cursor"].some(name => query[name]);
   const bodyOf = groups => [
-    h("div", { class: "row title" }, h("h1", {}, "Jobs"), h("a", { class: "button main", href: "#/jobs/new" }, "New job")),
+    h("div", { class: "row title" }, h("h1", {}, "Jobs"), h("a", { class: "button main", href: "#/jobs/new" }, "New job"), button("Import …", () => importJobs(() => page.wake?.()))),
     filter("/jobs", query, [
       { name: "name", label: "Name" },
       { name: "kind", label: "Kind", options: KINDS },
       { name: "group", label: "Group", options: [["", "any"], ...groups.items.map(({ name }) => [name, name])] },
       { name: "enabled", label: "State", options: [["", "any"], ["true", "enabled"], ["false", "disabled"], ["deleted", "deleted"]] },
-      { name: "sort", label: "Order", options: [["name", "by name"], ["nextFire", "next fire first"], ["-creationTime", "newest first"], ["-updateTime", "last changed first"]] },
+      { name: "sort", label: "Order", options: [["name", "by name"], ["-name", "by name, backwards"], ["nextFire", "next fire first"], ["-nextFire", "next fire last"], ["-creationTime", "newest first"],
+        ["creationTime", "oldest first"], ["-updateTime", "last changed first"], ["updateTime", "last changed last"]] },
     ]),
-    list,
+    chosen.bar, list,
   ];
   const look = async () => {
     const asked = { ...query, limit: PAGE, sort: query.sort || "name", ...(deleted && { enabled: "", deleted: true }) };
@@ -82,13 +88,15 @@ export async function jobs(page) {
       shown = table("Deleted jobs", ["Name", "Kind", "Deleted", "Actions"], items.map(job => deletedRow(job, again)), "No deleted jobs.");
     } else {
       const runs = await latestRuns(items, signal);
-      shown = table("Jobs", ["Name", "Kind", "State", "Schedule", "Next fire", "Last run", "Group"],
-        items.map(job => row(job, runs.get(job.id))), isFiltered ? "No job matches the filter." : firstJob());
+      shown = table("Jobs", [chosen.head(), sortable("/jobs", query, "name", "Name", { usual: "name" }), "Kind", "State", "Schedule", sortable("/jobs", query, "nextFire", "Next fire"), "Last run", "Group"],
+        items.map(job => row(job, runs.get(job.id), chosen.cell(job))), isFiltered ? "No job matches the filter." : firstJob());
     }
     patch(list, shown, pages("/jobs", query, nextCursor));
-    if (page.isMounted) return;
-    const groups = await get(at("/groups", { limit: 1000 }), signal);
-    page.mount(() => bodyOf(groups));
+    if (!page.isMounted) {
+      const groups = await get(at("/groups", { limit: 1000 }), signal);
+      page.mount(() => bodyOf(groups));
+    }
+    chosen.drawn(deleted ? [] : items);
   };
   await page.live(4000, look);
 }

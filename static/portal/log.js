@@ -1,8 +1,9 @@
 // The log of a run while it grows: searched, filtered by level, followed, wrapped, saved.
 
 import { at, events, get } from "./api.js";
-import { h, section } from "./dom.js";
-import { saveButton } from "./save.js";
+import { button, h, section } from "./dom.js";
+import { tell } from "./dialog.js";
+import { copyText, saveButton } from "./save.js";
 import { num, time } from "./text.js";
 
 // Lines that the page keeps; the broker keeps more.
@@ -25,7 +26,7 @@ export function logOf(id, signal) {
   const level = h("select", { id: "l-level", value: "trace" }, LEVELS.map(name => h("option", { value: name }, name)));
   const text = h("input", { id: "l-text", type: "search" });
   // A tick is set by the reader, or taken away by scrolling up.
-  const tick = (name, label, change) => h("label", { class: "choice" }, h("input", { type: "checkbox", name, checked: true, onchange: change }), label);
+  const tick = (name, label, change, checked = true) => h("label", { class: "choice" }, h("input", { type: "checkbox", name, checked, onchange: change }), label);
   const follow = tick("follow", "Follow", event => {
     event.stopPropagation();
     if (event.target.checked) lines.scrollTop = lines.scrollHeight;
@@ -34,11 +35,15 @@ export function logOf(id, signal) {
     event.stopPropagation();
     lines.classList.toggle("nowrap", !event.target.checked);
   });
+  const exact = tick("exact", "Milliseconds", event => {
+    event.stopPropagation();
+    lines.classList.toggle("exact", event.target.checked);
+  }, false);
   const isFollowed = follow.firstChild;
   let reading = new AbortController();
 
   const lineOf = ({ at: instant, level: name, source, text: said }) =>
-    h("div", { class: `line ${name}` }, time(instant), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said);
+    h("div", { class: `line ${name}` }, time(instant), h("span", { class: "ms" }, `.${String(new Date(instant).getMilliseconds()).padStart(3, "0")}`), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said);
   // What has come is shown once a frame: to ask for the layout at each line takes a tab's every moment.
   let [come, count, frame, word] = [[], 0, 0, ""];
   const say = text => {
@@ -117,7 +122,9 @@ export function logOf(id, signal) {
     }
   }
   const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
-    h("div", {}, h("label", { for: "l-level" }, "Minimum level"), level), h("div", {}, h("label", { for: "l-text" }, "Containing"), text), follow, wrap, saveButton("Save the log", `log-${id}.txt`, "text/plain", all), state);
+    h("div", {}, h("label", { for: "l-level" }, "Minimum level"), level), h("div", {}, h("label", { for: "l-text" }, "Containing"), text), follow, wrap, exact,
+    button("Copy the lines", () => copyText([...lines.children].map(line => line.textContent).join("\n")).then(isDone => tell(isDone ? `${num(lines.childElementCount)} lines are copied.` : "The browser does not allow to copy.", isDone ? "" : "bad"))),
+    saveButton("Save the log", `log-${id}.txt`, "text/plain", all), state);
   read();
   return section("Log", form, lines);
 }

@@ -2,12 +2,13 @@
 
 import { Problem, hasToken, setToken } from "./api.js";
 import { h, link } from "./dom.js";
-import { local, zoneHere } from "./text.js";
+import { local } from "./text.js";
 import { actor, actors } from "./actors.js";
 import { alerts } from "./alerts.js";
 import { brokers } from "./brokers.js";
 import { groups } from "./groups.js";
 import { job } from "./job.js";
+import { listKeys } from "./keys.js";
 import { changeJob, newJob } from "./jobform.js";
 import { jobs } from "./jobs.js";
 import { node } from "./node.js";
@@ -20,6 +21,7 @@ import { runs } from "./runs.js";
 import { sites } from "./sites.js";
 import { worker } from "./worker.js";
 import { workers } from "./workers.js";
+import { zoneNote } from "./zone.js";
 
 // Address, what shows it, and the part of the menu that it belongs to.
 const PAGES = [
@@ -182,6 +184,7 @@ ask.onsubmit = event => {
   else if (!current?.isMounted) show();
 };
 listen();
+listKeys();
 document.getElementById("find").onclick = openPalette;
 window.addEventListener("token", event => wantToken(event.detail));
 document.getElementById("forget").onclick = () => {
@@ -193,7 +196,7 @@ document.getElementById("skip").onclick = event => {
   event.preventDefault();
   main.focus();
 };
-document.getElementById("zone").textContent = zoneHere;
+document.getElementById("zones").replaceChildren(...zoneNote());
 window.addEventListener("beforeunload", event => current?.isDirty && event.preventDefault());
 window.addEventListener("hashchange", () => {
   if (location.href === shown) return;

@@ -17,13 +17,13 @@ export function took(run) {
 }
 
 // A list of runs: here, of all, or of one job, which need not be named then. Only runs of block jobs count requests.
-export function runTable(items, empty, { named = true, counted = true } = {}) {
+export function runTable(items, empty, { named = true, counted = true, first, made = "Made" } = {}) {
   const count = (run, n) => (run.kind === "block" ? num(n) : "");
   const columns = [
-    ["Run", run => runLink(run.identity)], named && ["Job", run => jobLink(run.jobId, run.jobName)], ["State", run => [badge(run.state), waits(run), run.pausedAt && badge("paused")]], ["Done", bar],
+    first && [first.head(), first.cell], ["Run", run => runLink(run.identity)], named && ["Job", run => jobLink(run.jobId, run.jobName)], ["State", run => [badge(run.state), waits(run), run.pausedAt && badge("paused")]], ["Done", bar],
     ...(counted ? [[["Left", "n"], run => count(run, run.left)], [["Success", "n"], run => count(run, run.success)], [["Error", "n"], run => count(run, run.error)],
       [["Total", "n"], run => count(run, run.total)], [["Out", "n"], run => count(run, run.consuming)]] : []),
-    [["Priority", "n"], run => run.priority], ["Made", run => time(run.creationTime)], [["Took", "n"], took], ["Reason", run => h("span", { class: "reason" }, run.reason ?? "")],
+    [["Priority", "n"], run => run.priority], [made, run => time(run.creationTime)], [["Took", "n"], took], ["Reason", run => h("span", { class: "reason" }, run.reason ?? "")],
   ].filter(Boolean);
   return table("Runs", columns.map(([head]) => head), items.map(run => ({ key: run.identity, cells: columns.map(([, cell]) => cell(run)) })), empty);
 }

@@ -2,7 +2,9 @@
 
 import uPlot from "./uplot.js";
 import { h } from "./dom.js";
+import { tell as announce } from "./dialog.js";
 import { local } from "./text.js";
+import { wall, zoneHere } from "./zone.js";
 
 const HEIGHT = 150;
 const SYNC = uPlot.sync("overview");
@@ -10,13 +12,19 @@ const two = n => String(n).padStart(2, "0");
 
 // Labels of times: hours and minutes, or days where the lines are that far apart.
 function timeLabels(u, splits, axis, space, step) {
-  const day = date => `${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  const day = date => `${two(date.month)}-${two(date.day)}`;
   return splits.map((at, i) => {
-    const date = new Date(at * 1000);
-    const clock = `${two(date.getHours())}:${two(date.getMinutes())}`;
+    const date = wall(new Date(at * 1000));
+    const clock = `${two(date.hour)}:${two(date.minute)}`;
     if (step >= 86400) return day(date);
     return i === 0 || clock === "00:00" ? `${clock}\n${day(date)}` : clock;
   });
+}
+
+// One point alone, or none, is shown in an hour.
+function periodOf(u, min, max) {
+  if (min === null || min === undefined) return [Date.now() / 1000 - 3600, Date.now() / 1000];
+  return min === max ? [min - 1800, max + 1800] : [min, max];
 }
 
 // A color of the style sheet. Canvases do not resolve `light-dark()`, so an element is asked.
@@ -28,7 +36,8 @@ export function plot({ title, lines, format, onZoom, signal }) {
   const note = h("span", { class: "soft" });
   const values = lines.map(() => h("b", {}));
   const marks = lines.map(({ color }) => h("span", { class: `mark ${color}` }));
-  const box = h("div", { class: "canvas" });
+  // Keys move the pointer: a step, ten steps, to the ends. Enter has the numbers read out.
+  const box = h("div", { class: "canvas", tabindex: 0, role: "img", "aria-label": `${title}: plot. The arrow keys move the pointer, Enter reads the numbers.`, onkeydown: event => point(event) });
   const none = h("span", {}, "none in this period");
   const legend = h("div", { class: "legend" }, none, lines.map(({ label }, i) => h("span", {}, marks[i], label, " ", values[i])));
   const root = h("figure", { class: "plot", "aria-label": title }, h("figcaption", {}, h("span", { class: "name" }, title), note), box, legend);
@@ -53,20 +62,36 @@ export function plot({ title, lines, format, onZoom, signal }) {
     });
   }
 
+  function point(event) {
+    const end = data[0].length - 1;
+    if (!chart || end < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const now = chart.cursor.idx ?? end;
+    const steps = event.shiftKey ? 10 : 1;
+    const to = { ArrowLeft: now - steps, ArrowRight: now + steps, Home: 0, End: end }[event.key];
+    if (event.key === "Enter") announce(`${title}, ${note.textContent}: ${lines.map(({ label }, i) => `${label} ${values[i].textContent}`).join(", ")}`);
+    else if (event.key === "Escape") chart.setCursor({ left: -10, top: -10 }, true, true);
+    else if (to === undefined) return;
+    else chart.setCursor({ left: chart.valToPos(data[0][Math.min(end, Math.max(0, to))], "x"), top: 10 }, true, true);
+    event.preventDefault();
+  }
+
   function make() {
     const text = colorOf(note);
     const line = getComputedStyle(root).borderTopColor;
     chart?.destroy();
     chart = new uPlot({
       width: Math.max(box.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
+      // Ticks stand at whole hours and days of the reader's zone.
+      tzDate: at => uPlot.tzDate(new Date(at * 1000), zoneHere),
       cursor: { y: false, sync: { key: SYNC.key }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       select: { show: true },
-      scales: { y: { range: (u, min, max) => [0, Math.max(max ?? 0, 1) * 1.05] } },
+      scales: { x: { range: periodOf }, y: { range: (u, min, max) => [0, Math.max(max ?? 0, 1) * 1.05] } },
       axes: [
         { stroke: text, grid: { stroke: line, width: 1 }, ticks: { show: false }, size: 38, font: "11px system-ui, sans-serif", values: timeLabels, space: 70 },
         {
           stroke: text, grid: { stroke: line, width: 1 }, ticks: { show: false }, size: 58, font: "11px system-ui, sans-serif", space: 34,
-          values: (u, splits) => splits.map(value => format(value)),
+          // Where several have the same text, the last one shows it.
+          values: (u, splits) => splits.map(value => format(value)).map((text, i, all) => (text === all[i + 1] ? "" : text)),
         },
       ],
       series: [{}, ...lines.map((one, i) => {
@@ -101,7 +126,16 @@ export function plot({ title, lines, format, onZoom, signal }) {
     else tell(chart.cursor.idx);
   }
 
-  const destroy = () => chart?.destroy();
+  // A window that was made wider or narrower does not wait for new data.
+  const size = new ResizeObserver(() => {
+    if (chart && box.clientWidth && Math.max(box.clientWidth, 200) !== chart.width) chart.setSize({ width: Math.max(box.clientWidth, 200), height: HEIGHT });
+  });
+  size.observe(box);
+
+  const destroy = () => {
+    size.disconnect();
+    chart?.destroy();
+  };
   signal.addEventListener("abort", destroy);
   return { root, show, destroy };
 }

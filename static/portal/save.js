@@ -18,6 +18,20 @@ export function save(name, parts, type) {
 
 export const saveJson = (name, value) => save(name, [JSON.stringify(value, null, 2), "\n"], "application/json");
 
+// Copies a text; whether it could. Where the page came by plain HTTP from another machine there is no
+// clipboard, and a browser may refuse it: then a field is copied.
+export async function copyText(text) {
+  if (navigator.clipboard && await navigator.clipboard.writeText(text).then(() => true, () => false)) return true;
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "skip";
+  document.body.append(area);
+  area.select();
+  const isDone = document.execCommand("copy");
+  area.remove();
+  return isDone;
+}
+
 // A button that reads a list page by page and saves a line of text for each item. `pages` gives texts, one for each page.
 export function saveButton(text, name, type, pages) {
   const run = async event => {

@@ -2,24 +2,23 @@
 
 import { hasToken } from "./api.js";
 import { h, link } from "./dom.js";
+import { dayOf, wall } from "./zone.js";
 
 export const num = n => Number(n ?? 0).toLocaleString("en");
 const two = n => String(n).padStart(2, "0");
 
-export const zoneHere = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC";
-
-// A date in the browser's zone: `2026-11-21 14:05:12`.
+// A date in the reader's zone: `2026-11-21 14:05:12`.
 export function local(date) {
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  const at = wall(date);
+  return `${dayOf(at)} ${two(at.hour)}:${two(at.minute)}:${two(at.second)}`;
 }
 
-// An instant in the browser's zone; the title has it in UTC.
+// An instant in the reader's zone; the title has it in UTC.
 export function time(instant) {
   return instant ? h("time", { datetime: instant, title: instant }, local(new Date(instant))) : "";
 }
 
-// A sentence of the broker's: the UTC times in it become times in the browser's zone.
+// A sentence of the broker's: the UTC times in it become times in the reader's zone.
 export const withLocalTimes = text => text.split(/(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/).map((part, i) => (i % 2 ? time(part) : part));
 
 const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];

@@ -2,8 +2,10 @@
 
 import { at, get, post, remove } from "./api.js";
 import { ask, tell } from "./dialog.js";
-import { button, code, h, link, pages, patch, table } from "./dom.js";
+import { address, button, code, h, link, patch, table } from "./dom.js";
 import { filter } from "./filter.js";
+import { sortable, sorted } from "./order.js";
+import { chooser } from "./several.js";
 import { badge, command, num, runLink, short, when } from "./text.js";
 
 const ORDERS = {
@@ -34,12 +36,35 @@ export function actions(worker, again) {
   return h("div", { class: "row" }, orders(worker).map(order), !worker.isOnline && forget);
 }
 
-function row(worker, again) {
+const several = (word, can) => ({
+  name: ORDERS[word][0], can, text: ORDERS[word][1], fields: [REASON], danger: word === "kick",
+  act: ({ id }, { reason }) => post(at(`/workers/${id}/${word}`), { reason: reason || undefined }),
+});
+const ACTIONS = [
+  several("enable", ({ state }) => state === "disabled" || state === "draining"), several("disable", ({ state }) => state === "enabled"),
+  several("drain", ({ state }) => state === "enabled" || state === "disabled"), several("allow", ({ state }) => state === "kicked"), several("kick", ({ state }) => state !== "kicked"),
+  { name: "Forget", danger: true, can: worker => !worker.isOnline, text: "The broker deletes their records, with what you ordered for them.", act: ({ id }) => remove(at(`/workers/${id}`)) },
+];
+// Columns that sort, and their values.
+const SORTS = {
+  name: worker => worker.name ?? worker.id, online: worker => (worker.isOnline ? 0 : 1), state: worker => worker.state, group: worker => worker.group, slots: worker => worker.slots,
+  running: worker => worker.tasks.length, seen: worker => Date.parse(worker.lastSeen),
+};
+// Workers that are read, and those that are drawn at first.
+const MOST = 1000;
+const ROWS = 50;
+
+function matches(worker, text) {
+  const words = [worker.name, worker.id, worker.group, worker.version, ...worker.tags, ...worker.classNames].join(" ").toLowerCase();
+  return words.includes((text ?? "").trim().toLowerCase());
+}
+
+function row(worker, again, box) {
   const runs = worker.tasks.slice(0, 5).map(task => [runLink(task.identity), " "]);
   return {
     key: worker.id,
     cells: [
-      h("span", { class: "wrap" }, link(`/workers/${worker.id}`, worker.name ?? short(worker.id)), worker.name && [" ", short(worker.id)]), worker.isOnline ? badge("online") : badge("offline"), badge(worker.state, worker.reason),
+      box, h("span", { class: "wrap" }, link(`/workers/${worker.id}`, worker.name ?? short(worker.id)), worker.name && [" ", short(worker.id)]), worker.isOnline ? badge("online") : badge("offline"), badge(worker.state, worker.reason),
       h("span", { class: "wrap" }, worker.classNames.map(name => [code(name), " "])),
       [worker.group, worker.version && `version ${worker.version}`, worker.tags.join(", ")].filter(Boolean).join("; "),
       worker.slots === undefined ? "" : num(worker.slots), [num(worker.tasks.length), " ", runs], when(worker.lastSeen), actions(worker, again),
@@ -58,21 +83,31 @@ export async function workers(page) {
   page.title("Workers");
   const { query, signal } = page;
   const list = h("div");
+  const again = () => page.wake?.();
+  const chosen = chooser({ noun: "workers", key: worker => worker.id, nameOf: worker => worker.name ?? worker.id.slice(-6), actions: ACTIONS, again });
+  const head = (name, text, kind) => sortable("/workers", query, name, text, { kind });
   const states = ["enabled", "disabled", "draining", "kicked"];
   const body = [
     h("h1", {}, "Workers"),
     filter("/workers", query, [
+      { name: "text", label: "Part of name, id, class, tag or version" },
       { name: "online", label: "Online", options: [["", "any"], ["true", "yes"], ["false", "no"]] },
       { name: "state", label: "State", options: [["", "any"], ...states.map(state => [state, state])] },
       { name: "group", label: "Group" },
     ]),
-    list,
+    chosen.bar, list,
   ];
-  const isFiltered = Object.values(query).some(Boolean);
+  const { online, state, group, text } = query;
+  const isFiltered = Boolean(online || state || group || text);
   await page.live(2000, async () => {
-    const { items, nextCursor } = await get(at("/workers", query), signal);
-    patch(list, table("Workers", ["Worker", "Online", "State", "Watches", "Group, tags", ["Slots", "n"], "Running", "Last seen", "Actions"],
-      items.map(worker => row(worker, () => page.wake?.())), isFiltered ? "No worker matches the filter." : firstWorker()), pages("/workers", query, nextCursor));
+    const { items, nextCursor } = await get(at("/workers", { online, state, group, limit: MOST }), signal);
+    const found = sorted(items.filter(worker => matches(worker, text)), query, SORTS, "");
+    const shown = query.all ? found : found.slice(0, ROWS);
+    patch(list, table("Workers", [chosen.head(), head("name", "Worker"), head("online", "Online"), head("state", "State"), "Watches", head("group", "Group, tags"), head("slots", "Slots", "n"), head("running", "Running"),
+      head("seen", "Last seen"), "Actions"], shown.map(worker => row(worker, again, chosen.cell(worker))), isFiltered ? "No worker matches the filter." : firstWorker()),
+    shown.length < found.length && h("p", {}, link(address("/workers", { ...query, all: "true" }), `The first ${num(shown.length)} of ${num(found.length)} workers; show all`)),
+    nextCursor && h("p", { class: "soft" }, `Only the first ${num(MOST)} workers are read: filter by state or group to see others.`));
     page.mount(() => body);
+    chosen.drawn(shown);
   });
 }

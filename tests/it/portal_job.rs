@@ -46,6 +46,7 @@ fn a_job_shows_its_calendar_its_results_its_versions_and_what_a_repair_would_do(
 
         let browser = Browser::start().await;
         browser.open(&format!("{}/#/jobs/{job}", broker.url)).await;
+        browser.click("The same as a list").await;
         browser.sees("however it ends").await;
         let tree = browser.run("return document.querySelector('.tree li a').textContent;", json!([])).await;
         assert_eq!(tree, EVIL);

@@ -34,7 +34,7 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 46] = files![
+static FILES: [File; 51] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "alerts.js" SCRIPT,
@@ -56,10 +56,12 @@ static FILES: [File; 46] = files![
     "jobform.js" SCRIPT,
     "jobs.js" SCRIPT,
     "jobspec.js" SCRIPT,
+    "keys.js" SCRIPT,
     "log.js" SCRIPT,
     "main.js" SCRIPT,
     "node.js" SCRIPT,
     "nodes.js" SCRIPT,
+    "order.js" SCRIPT,
     "overview.js" SCRIPT,
     "packages.js" SCRIPT,
     "palette.js" SCRIPT,
@@ -73,14 +75,17 @@ static FILES: [File; 46] = files![
     "runs.js" SCRIPT,
     "save.js" SCRIPT,
     "schedule.js" SCRIPT,
+    "several.js" SCRIPT,
     "sites.js" SCRIPT,
     "style.css" STYLE,
     "svg.js" SCRIPT,
     "text.js" SCRIPT,
     "timeline.js" SCRIPT,
+    "transfer.js" SCRIPT,
     "versions.js" SCRIPT,
     "worker.js" SCRIPT,
     "workers.js" SCRIPT,
+    "zone.js" SCRIPT,
 ];
 
 /// uPlot, as it is in its npm package: see `static/vendor/uplot`.

@@ -99,6 +99,12 @@ impl Browser {
         self.ask(Method::POST, "/execute/sync", &json!({ "script": script, "args": arguments })).await.expect("the script runs")
     }
 
+    /// Calls a method of the browser's own protocol (<https://chromedevtools.github.io/devtools-protocol/>); what it returns.
+    pub async fn devtools(&self, method: &str, parameters: Value) -> Value {
+        let body = json!({ "cmd": method, "params": parameters });
+        self.ask(Method::POST, "/goog/cdp/execute", &body).await.unwrap_or_else(|problem| panic!("{method}: {problem}"))
+    }
+
     /// All the text that can be seen.
     pub async fn text(&self) -> String {
         self.run("return document.body.innerText;", json!([])).await.as_str().expect("a text").to_owned()
