@@ -119,7 +119,7 @@ impl Recorder {
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
         self.guard.stats().told();
-        self.guard.message("recorder.tick");
+        let _timed = self.guard.timed("recorder.tick");
         let context = self.context.clone();
         let minute = RINGS[0].start_of(Timestamp::now());
         let began = self.minute.replace(minute);

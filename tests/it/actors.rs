@@ -40,6 +40,11 @@ fn thousands_of_actors_are_folded_searched_and_paged() {
         })
         .await;
         assert_eq!(kinds["parent"], "registry");
+        let (_, all) = api.get("/api/v1/actors/kinds").await;
+        for kind in ["job", "task"] {
+            let one = all["items"].as_array().expect("kinds").iter().find(|one| one["kind"] == kind).expect("a kind");
+            assert!(one["timePerMessage"].as_f64().is_some_and(|micros| micros > 0.0), "{one}");
+        }
 
         // Each actor is on one page, by name.
         let (mut after, mut found) = (String::new(), Vec::new());

@@ -162,7 +162,7 @@ impl Handler<NodeGone> for Dispatcher {
 impl Handler<SetPaused> for Dispatcher {
     type Result = ();
     fn handle(&mut self, SetPaused(is_paused): SetPaused, ctx: &mut Self::Context) {
-        self.guard.message("dispatcher.set_paused");
+        let _timed = self.guard.timed("dispatcher.set_paused");
         self.is_paused = is_paused;
         self.dispatch(ctx);
     }

@@ -31,7 +31,7 @@ impl Janitor {
 
     fn clean(&mut self, ctx: &mut Context<Self>) {
         self.guard.stats().told();
-        self.guard.message("janitor.clean");
+        let _timed = self.guard.timed("janitor.clean");
         let Some(mut broom) = self.broom.take() else { return };
         let round = async move {
             let result = broom.sweep().await;

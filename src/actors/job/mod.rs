@@ -118,11 +118,13 @@ impl JobActor {
         work: impl AsyncFnOnce(&mut LoadedJob) -> T + 'static,
         done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
     ) {
-        self.guard.message(place);
+        // No other message is handled until the room is back, so this one takes until then.
+        let timed = self.guard.timed(place);
         self.last_used = Timestamp::steady();
         let mut room = self.room.take().expect("`wait` blocks other messages until the room is back");
         let work = async move {
             let result = work(&mut room).await;
+            drop(timed);
             (room, result)
         };
         ctx.wait(wrap_future(work).map(move |(mut room, result), this: &mut Self, ctx: &mut Context<Self>| {
@@ -161,7 +163,7 @@ impl Handler<Trigger> for JobActor {
     fn handle(&mut self, Trigger { order, reply }: Trigger, ctx: &mut Self::Context) {
         let now = Timestamp::now();
         if let Some(quick) = self.room.as_ref().and_then(|room| room.quick(&order, now)) {
-            self.guard.message("job.trigger");
+            let _timed = self.guard.timed("job.trigger");
             self.last_used = Timestamp::steady();
             match quick {
                 Ok((insert, properties)) => {
@@ -191,7 +193,7 @@ impl Handler<TriggerBatch> for JobActor {
             };
             return self.with_room("job.trigger_batch", ctx, work, answer(reply));
         };
-        self.guard.message("job.trigger_batch");
+        let _timed = self.guard.timed("job.trigger_batch");
         self.last_used = Timestamp::steady();
         let mut refused = Vec::new();
         let taken = quick.into_iter().enumerate().filter_map(|(i, order)| order.map_err(|problem| refused.push((i, problem))).ok());
@@ -218,7 +220,7 @@ impl Handler<RunLeft> for JobActor {
             // A queued run may begin now.
             return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity), false).await, nothing);
         }
-        self.guard.message("job.run_left");
+        let _timed = self.guard.timed("job.run_left");
         if let Some(known) = self.room.as_mut().and_then(|room| room.known.as_mut()) {
             known.open.remove(identity);
         }
@@ -244,7 +246,7 @@ impl Handler<RunOver> for JobActor {
         };
         if identity.is_some_and(|identity| self.succeeded.contains(&identity)) {
             // A repeated message: the successors are already triggered.
-            self.guard.message("job.run_over");
+            let _timed = self.guard.timed("job.run_over");
             return;
         }
         self.with_room("job.run_over", ctx, work, |this: &mut Self, succession: Option<Succession>, ctx| {
@@ -295,7 +297,7 @@ impl Handler<Redrive> for JobActor {
 impl Handler<Prepare> for JobActor {
     type Result = ();
     fn handle(&mut self, Prepare(loaded): Prepare, _: &mut Self::Context) {
-        self.guard.message("job.prepare");
+        let _timed = self.guard.timed("job.prepare");
         self.last_used = Timestamp::steady();
         if let Some(room) = &mut self.room {
             room.prepare(*loaded);
@@ -322,7 +324,7 @@ impl Handler<Invalidate> for JobActor {
 impl Handler<Passivate> for JobActor {
     type Result = ();
     fn handle(&mut self, _: Passivate, ctx: &mut Self::Context) {
-        self.guard.message("job.rest");
+        let _timed = self.guard.timed("job.rest");
         self.resting = true;
         // A sender may have found the actor in the address book just before it was removed.
         ctx.run_later(LAST_WORDS, |this, ctx| this.rest_if_idle(ctx));

@@ -324,7 +324,7 @@ impl RunActor {
 impl Handler<Grant> for RunActor {
     type Result = ();
     fn handle(&mut self, Grant { to, permit }: Grant, ctx: &mut Self::Context) {
-        self.guard.message("run.grant");
+        let _timed = self.guard.timed("run.grant");
         match permit.room() {
             Room::Block => self.begin_block(Sink::Node { to, permit }, ctx),
             Room::Site => {
@@ -340,7 +340,7 @@ impl Handler<Grant> for RunActor {
 impl Handler<HandOver> for RunActor {
     type Result = ();
     fn handle(&mut self, HandOver { node, to, room, reply }: HandOver, ctx: &mut Self::Context) {
-        self.guard.message("run.hand_over");
+        let _timed = self.guard.timed("run.hand_over");
         let sink = Sink::Call { node, to, reply };
         match room {
             Room::Block => self.begin_block(sink, ctx),
@@ -356,7 +356,7 @@ impl Handler<HandOver> for RunActor {
 impl Handler<Report> for RunActor {
     type Result = ();
     fn handle(&mut self, Report { index, pack, reply }: Report, ctx: &mut Self::Context) {
-        self.guard.message("run.report");
+        let _timed = self.guard.timed("run.report");
         self.report(index, pack, reply, ctx);
     }
 }
@@ -364,7 +364,7 @@ impl Handler<Report> for RunActor {
 impl Handler<NodeHolds> for RunActor {
     type Result = ();
     fn handle(&mut self, NodeHolds { node, blocks, unlisted }: NodeHolds, ctx: &mut Self::Context) {
-        self.guard.message("run.node_holds");
+        let _timed = self.guard.timed("run.node_holds");
         let now = Timestamp::steady();
         let Some(to) = self.context.addresses.nodes.get(node) else { return };
         for (seq, attempt) in &blocks {
@@ -423,7 +423,7 @@ impl Handler<NodeHolds> for RunActor {
 impl Handler<NodeLost> for RunActor {
     type Result = ();
     fn handle(&mut self, m: NodeLost, ctx: &mut Self::Context) {
-        self.guard.message("run.node_lost");
+        let _timed = self.guard.timed("run.node_lost");
         let Some(seq) = m.block_id.seq_in(self.identity()) else { return };
         if self.is_probe(seq, m.node) {
             return self.probe_lost(seq, ctx);
@@ -435,7 +435,7 @@ impl Handler<NodeLost> for RunActor {
 impl Handler<NodeNews> for RunActor {
     type Result = ();
     fn handle(&mut self, news: NodeNews, ctx: &mut Self::Context) {
-        self.guard.message("run.node_news");
+        let _timed = self.guard.timed("run.node_news");
         let (node, vanished) = match news {
             NodeNews::Restarted(node) => (node, false),
             NodeNews::Vanished(node) => (node, true),

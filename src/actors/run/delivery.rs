@@ -150,7 +150,7 @@ impl RunActor {
 impl Handler<Poll> for RunActor {
     type Result = ();
     fn handle(&mut self, m: Poll, ctx: &mut Self::Context) {
-        self.guard.message("run.poll");
+        let _timed = self.guard.timed("run.poll");
         let now = Timestamp::steady();
         let until = now.plus_ms(m.wait.as_millis() as i64);
         let waiting = Waiting { worker: m.worker, max: m.max, until, auto_ack: m.auto_ack, reply: m.reply };
@@ -170,7 +170,7 @@ impl Handler<Poll> for RunActor {
 impl Handler<EndPolls> for RunActor {
     type Result = ();
     fn handle(&mut self, _: EndPolls, _: &mut Self::Context) {
-        self.guard.message("run.end_polls");
+        let _timed = self.guard.timed("run.end_polls");
         for waiting in std::mem::take(&mut self.kind.pollers) {
             waiting.reply.send(Err(Problem::ending()));
         }
@@ -180,7 +180,7 @@ impl Handler<EndPolls> for RunActor {
 impl Handler<Undelivered> for RunActor {
     type Result = ();
     fn handle(&mut self, Undelivered(blocks): Undelivered, ctx: &mut Self::Context) {
-        self.guard.message("run.undelivered");
+        let _timed = self.guard.timed("run.undelivered");
         for (block_id, until) in blocks.into_iter().rev() {
             if let Some(seq) = block_id.seq_in(self.identity()) {
                 self.kind.frontier.take_back_of(seq, until);

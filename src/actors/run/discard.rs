@@ -178,7 +178,7 @@ impl RunActor {
 impl Handler<Discard> for RunActor {
     type Result = ();
     fn handle(&mut self, Discard { chosen, reply }: Discard, ctx: &mut Self::Context) {
-        self.guard.message("run.discard");
+        let _timed = self.guard.timed("run.discard");
         self.discard_pending(chosen, reply, ctx);
     }
 }

@@ -153,7 +153,7 @@ impl RunActor {
 impl Handler<DescribeSites> for RunActor {
     type Result = ();
     fn handle(&mut self, DescribeSites { from, limit, reply }: DescribeSites, _: &mut Self::Context) {
-        self.guard.message("run.describe_sites");
+        let _timed = self.guard.timed("run.describe_sites");
         let mut rows: Vec<_> =
             self.kind.frontier.sites(from).take(limit + 1).map(|(no, name, queued, at)| (no, Arc::clone(name), queued, at)).collect();
         let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.0.to_string())).flatten();
@@ -171,7 +171,7 @@ impl Handler<DescribeSites> for RunActor {
 impl Handler<SiteHeld> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteHeld(name): SiteHeld, ctx: &mut Self::Context) {
-        self.guard.message("run.site_held");
+        let _timed = self.guard.timed("run.site_held");
         if self.life.is_ending() {
             return;
         }
@@ -196,7 +196,7 @@ impl Handler<SiteHeld> for RunActor {
 impl Handler<SiteFreed> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteFreed(name): SiteFreed, ctx: &mut Self::Context) {
-        self.guard.message("run.site_freed");
+        let _timed = self.guard.timed("run.site_freed");
         self.kind.frontier.site_freed(&name, Timestamp::steady());
         self.announce(ctx);
     }

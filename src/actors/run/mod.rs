@@ -417,7 +417,7 @@ impl Kind for Blocks {
 impl Handler<ReannounceRun> for RunActor {
     type Result = ();
     fn handle(&mut self, _: ReannounceRun, ctx: &mut Self::Context) {
-        self.guard.message("run.reannounce");
+        let _timed = self.guard.timed("run.reannounce");
         let (ready, sites) = self.offered(ctx);
         self.announce_anyway(ready, sites, ctx);
     }
@@ -426,7 +426,7 @@ impl Handler<ReannounceRun> for RunActor {
 impl Handler<ListLeases> for RunActor {
     type Result = ();
     fn handle(&mut self, ListLeases(reply): ListLeases, _: &mut Self::Context) {
-        self.guard.message("run.list_leases");
+        let _timed = self.guard.timed("run.list_leases");
         let leases = self.kind.frontier.leases().map(|(seq, lease)| (seq, lease.node, lease.attempt, lease.until.on_the_wall()));
         reply.send(Ok(leases.collect()));
     }

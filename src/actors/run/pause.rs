@@ -28,7 +28,7 @@ impl RunActor {
 impl Handler<SetPaused> for RunActor {
     type Result = ();
     fn handle(&mut self, SetPaused { is_paused, reply }: SetPaused, ctx: &mut Self::Context) {
-        self.guard.message("run.set_paused");
+        let _timed = self.guard.timed("run.set_paused");
         if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }

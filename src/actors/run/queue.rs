@@ -151,7 +151,7 @@ impl RunActor {
 impl Handler<Push> for RunActor {
     type Result = ();
     fn handle(&mut self, Push { acks, mut batch, reply }: Push, ctx: &mut Self::Context) {
-        self.guard.message(if acks.is_empty() { "run.push" } else { "run.ack" });
+        let _timed = self.guard.timed(if acks.is_empty() { "run.push" } else { "run.ack" });
         compare_by(&self.run.queue.canonicalisation, &mut batch);
         self.push(&acks, &batch, reply, ctx);
     }

@@ -160,7 +160,7 @@ impl RunActor {
 impl Handler<Requeue> for RunActor {
     type Result = ();
     fn handle(&mut self, Requeue { chosen, reply }: Requeue, ctx: &mut Self::Context) {
-        self.guard.message("run.requeue");
+        let _timed = self.guard.timed("run.requeue");
         self.requeue(chosen, reply, ctx);
     }
 }
@@ -168,7 +168,7 @@ impl Handler<Requeue> for RunActor {
 impl Handler<LocateBlock> for RunActor {
     type Result = ();
     fn handle(&mut self, LocateBlock { seq, reply }: LocateBlock, _: &mut Self::Context) {
-        self.guard.message("run.locate_block");
+        let _timed = self.guard.timed("run.locate_block");
         let place = self.kind.frontier.phase(seq).map(|phase| BlockPlace {
             phase,
             lease: self.kind.frontier.lease_of(seq).copied(),

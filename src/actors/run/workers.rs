@@ -91,7 +91,7 @@ impl RunActor {
 impl Handler<WorkerNews> for RunActor {
     type Result = ();
     fn handle(&mut self, news: WorkerNews, ctx: &mut Self::Context) {
-        self.guard.message("run.worker_news");
+        let _timed = self.guard.timed("run.worker_news");
         match news {
             WorkerNews::Changed => self.find_worker(),
             WorkerNews::Found(worker) => self.found(worker, ctx),
@@ -117,7 +117,7 @@ impl Handler<WorkerNews> for RunActor {
 impl Handler<StartReturned> for RunActor {
     type Result = ();
     fn handle(&mut self, m: StartReturned, ctx: &mut Self::Context) {
-        self.guard.message("run.start_returned");
+        let _timed = self.guard.timed("run.start_returned");
         if self.life.is_ending() || self.kind.frontier.start_returned() {
             return m.reply.send(Ok(())); // repeated message
         }

@@ -275,7 +275,7 @@ impl<K: Kind> Actor for RunShell<K> {
 impl<K: Kind> Handler<Control> for RunShell<K> {
     type Result = ();
     fn handle(&mut self, control: Control, ctx: &mut Self::Context) {
-        self.guard.message(control.place());
+        let _timed = self.guard.timed(control.place());
         match control {
             Control::Describe(reply) => reply.send(Ok(self.output())),
             Control::CheckQueue => self.check_queue(ctx),
@@ -299,7 +299,7 @@ fn retrying() -> Problem {
 impl<K: Kind> Handler<Event<K>> for RunShell<K> {
     type Result = ();
     fn handle(&mut self, Event(event): Event<K>, ctx: &mut Self::Context) {
-        self.guard.message(K::place(&event));
+        let _timed = self.guard.timed(K::place(&event));
         K::handle(self, event, ctx);
     }
 }
