@@ -124,7 +124,8 @@ export function logOf(id, signal) {
   const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
     h("div", {}, h("label", { for: "l-level" }, "Minimum level"), level), h("div", {}, h("label", { for: "l-text" }, "Containing"), text), follow, wrap, exact,
     button("Copy the lines", () => copyText([...lines.children].map(line => line.textContent).join("\n")).then(isDone => tell(isDone ? `${num(lines.childElementCount)} lines are copied.` : "The browser does not allow to copy.", isDone ? "" : "bad"))),
-    saveButton("Save the log", `log-${id}.txt`, "text/plain", all), state);
+    saveButton("Save the log", `log-${id}.txt`, "text/plain", all));
   read();
-  return section("Log", form, lines);
+  // On a line of its own: it changes while something in the form is clicked, and is not to move that.
+  return section("Log", form, h("p", { class: "told" }, state), lines);
 }
