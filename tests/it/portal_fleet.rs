@@ -187,6 +187,7 @@ const TOO_WIDE: &str =
     "return document.documentElement.scrollWidth > document.documentElement.clientWidth + 1 ? document.documentElement.scrollWidth : 0;";
 
 #[test]
+#[ignore = "takes minutes on a busy machine: cargo test --features faults --test it -- --ignored portal_fleet"]
 fn every_page_of_a_large_fleet_opens_and_executes_nothing_that_others_wrote() {
     crate::support::journey_within(Duration::from_secs(400), async {
         let pictures_folder = std::env::var_os("WEBLOOM_SCREENSHOTS").map(PathBuf::from);
@@ -218,7 +219,7 @@ fn every_page_of_a_large_fleet_opens_and_executes_nothing_that_others_wrote() {
             ("runs-failed", "/runs?state=failed".to_owned(), EVIL),
             ("run", format!("/runs/{run}"), EVIL),
             ("run-failed", format!("/runs/{failed_run}"), EVIL),
-            ("run-active", format!("/runs/{active}"), "running"),
+            ("run-active", format!("/runs/{active}"), "Status explained"),
             ("workers", "/workers".to_owned(), EVIL),
             ("worker", format!("/workers/{worker}"), EVIL),
             ("nodes", "/nodes".to_owned(), EVIL),
