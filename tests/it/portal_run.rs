@@ -44,7 +44,7 @@ fn the_attempts_of_a_run_are_drawn_and_its_log_is_searched_and_saved() {
     journey(async {
         let broker = Broker::start(&["--worker-offline", "600000"], "");
         let api = Api::new(&broker.url);
-        let job = json!({ "name": "sum", "jobType": "task", "task": { "handler": "it.sum" }, "policies": { "retry": { "limit": 3, "delay": 100 } } });
+        let job = json!({ "name": "sum", "jobType": "task", "task": { "handler": "it.sum", "lease": 600_000 }, "policies": { "retry": { "limit": 3, "delay": 100 } } });
         let (_, job) = api.post("/api/v1/jobs", &job).await;
         let worker = json!({ "classNames": ["it.sum"], "worker": { "name": EVIL } });
         let (_, worker) = api.post("/api/v1/workers", &worker).await;
