@@ -24,7 +24,7 @@ PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
 NOTE = "<!-- Made by python/tools/reference.py. Do not edit. -->\n"
 # Groups of options that are the same for many commands.
 SHARED = ("Connection:\n      --broker", "Output:")
-ROLES = ("admin", "readonly", "worker", "agent")
+ROLES = ("admin", "editor", "operator", "readonly", "worker", "agent")
 
 
 def help_of(binary: str, words: list[str]) -> str:

@@ -70,7 +70,9 @@ impl Leader {
         for (job, run) in unsettled {
             registry.job_unsettled(job, run);
         }
-        let server = http::serve(config, door, edge(config, Service::new(context))).map_err(|e| BootError::Listen(config.listen, e))?;
+        let edge = edge(config, Service::new(context));
+        edge.load_tokens().await.map_err(|problem| failed(StoreError::Failed(problem.detail)))?;
+        let server = http::serve(config, door, edge).map_err(|e| BootError::Listen(config.listen, e))?;
         Ok(Self { me, server, registry, store, keeper })
     }
 

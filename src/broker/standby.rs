@@ -6,6 +6,7 @@ use super::{BootError, http};
 use crate::actors::brokers::{Brokers, Role};
 use crate::config::broker::BrokerConfig;
 use crate::domain::leader::{Reason, Tenure, Watch};
+use crate::edge::Edge;
 use crate::service::Service;
 use crate::store::{Leadership, Look, Member, Seat, Store, StoreError, StoredLease, Tables};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ const LOOK_AT_SERVER: Duration = Duration::from_millis(200);
 /// How long connections of the standby's server may make one more call, after which they are closed.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// Interval between two reads of the named tokens, which the leader may have changed.
+const TOKENS: Duration = Duration::from_secs(1);
+
 /// The result of the standby role.
 pub(super) type Won = Result<(Leadership, Reason), StoreError>;
 
@@ -33,6 +37,8 @@ pub(super) struct Standby {
     is_stopped: Arc<AtomicBool>,
     thread: JoinHandle<()>,
     won: oneshot::Receiver<Won>,
+    /// Reads the named tokens, which the leader changes, again and again.
+    tokens: tokio::task::JoinHandle<()>,
 }
 
 /// A broker that may take over, with the state of its checks.
@@ -74,8 +80,10 @@ impl Standby {
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.to_string(), e.into()))?;
-        let server = http::serve_standby(door, edge(config, Service::new(context))).map_err(|e| BootError::Listen(config.listen, e))?;
-        Ok(Self { server, brokers, is_stopped, thread, won })
+        let edge = edge(config, Service::new(context));
+        let server = http::serve_standby(door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
+        let tokens = actix::spawn(follow_tokens(edge));
+        Ok(Self { server, brokers, is_stopped, thread, won, tokens })
     }
 
     /// Completes when this broker becomes the leader, or never can.
@@ -85,6 +93,7 @@ impl Standby {
 
     /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected.
     pub(super) fn make_way(self) {
+        self.tokens.abort();
         let Role::Standby { term, .. } = self.brokers.role() else { return };
         self.brokers.set(Role::Standby { leader: Some(self.brokers.me.url.clone()), term, can_read: true });
         let server = self.server;
@@ -98,12 +107,26 @@ impl Standby {
 
     /// Stops the standby.
     pub(super) async fn stop(self) {
+        self.tokens.abort();
         self.is_stopped.store(true, Relaxed);
         self.thread.thread().unpark();
         self.server.end().await;
         if self.thread.join().is_err() {
             log::error!("the thread that watches the leader panicked");
         }
+    }
+}
+
+/// Keeps the named tokens of a standby up to date.
+async fn follow_tokens(edge: Edge) {
+    loop {
+        // Before the tables are there, or while the database is away, the tokens stay as they are.
+        if edge.service.can_read().is_ok()
+            && let Err(problem) = edge.load_tokens().await
+        {
+            log::debug!("failed to read the named tokens, retrying reason={}", problem.detail);
+        }
+        tokio::time::sleep(TOKENS).await;
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Args {
     /// The key of that certificate (PEM)
     #[arg(long, env = "WEBLOOM_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// A token, `role:text` with role admin, readonly, agent or worker; a text without a colon is an admin's. May be repeated.
+    /// A token, `role:text` with role admin, editor, operator, readonly, agent or worker; a text without a colon is an admin's. May be repeated.
     /// At least 16 characters, unless the broker listens on loopback only
     #[arg(long = "token", env = "WEBLOOM_TOKEN", value_delimiter = ',', hide_env_values = true)]
     tokens: Vec<String>,

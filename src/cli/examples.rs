@@ -29,6 +29,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "webloom crawl https://example.com/ --output pages.jsonl --resume",
         ],
     ),
+    (
+        "token create",
+        &["webloom token create otto --role operator --group reports --expires-in 90d", "webloom token create build-server --role editor"],
+    ),
+    ("job hook create", &["webloom job hook create nightly github"]),
+    ("audit", &["webloom audit --kind job --from 2026-12-24", "webloom audit --caller otto -o json"]),
     ("demo", &["webloom demo --exit"]),
     ("backup", &["webloom backup --database /var/lib/webloom/webloom.db --to /backup/webloom-monday"]),
     (

@@ -2,6 +2,7 @@
 
 mod agent;
 mod alert;
+mod audit;
 mod backup;
 mod broker;
 mod brokers;
@@ -26,6 +27,7 @@ mod status;
 mod store;
 mod table;
 mod times;
+mod token;
 mod value;
 mod verify_history;
 mod version;
@@ -81,6 +83,10 @@ enum Command {
     Worker(worker::Args),
     /// Alerts: notifications when a job fails, is missed, late or silent
     Alert(alert::Args),
+    /// Tokens with a name, a role and groups: created and revoked while the broker runs
+    Token(token::Args),
+    /// List who changed what: calls that change something, newest first
+    Audit(audit::Args),
     /// Show on one screen the leader, nodes, workers, runs, failures, and what needs attention
     Status(status::Args),
     /// Copy a store to a folder while its broker works
@@ -181,6 +187,8 @@ pub fn main() -> ExitCode {
         Command::Package(args) => package::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Alert(args) => alert::run(args),
+        Command::Audit(args) => audit::run(args),
+        Command::Token(args) => token::run(args),
         Command::Status(args) => status::run(args),
         Command::Backup(args) => backup::back_up(&args),
         Command::Restore(args) => backup::restore(&args),

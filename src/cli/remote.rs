@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 /// If there are several tokens, the role whose token is used: the one with the most permissions.
-const CALLERS: [&str; 4] = ["admin", "readonly", "worker", "agent"];
+const CALLERS: [&str; 6] = ["admin", "editor", "operator", "readonly", "worker", "agent"];
 
 /// Flags of every command that calls a broker.
 #[derive(ClapArgs)]

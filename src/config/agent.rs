@@ -91,7 +91,7 @@ impl AgentLayer {
         };
         let token = self.token.filter(|token| !token.is_empty());
         let token = token.map(|text| match own(&text, &["agent", "admin"]) {
-            (Some(role @ ("readonly" | "worker")), _) => {
+            (Some(role @ ("readonly" | "worker" | "operator" | "editor")), _) => {
                 wrong.push(format!("token: it has the role {role}; an agent needs a token of role agent"));
                 String::new()
             }

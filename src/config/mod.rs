@@ -8,10 +8,11 @@ pub mod alerts;
 #[cfg(feature = "broker")]
 pub mod broker;
 #[cfg(feature = "broker")]
-#[cfg(feature = "broker")]
 pub mod keep;
 #[cfg(feature = "broker")]
 pub mod lease;
+#[cfg(feature = "broker")]
+pub mod named_tokens;
 #[cfg(feature = "agent")]
 pub mod programs;
 #[cfg(feature = "broker")]

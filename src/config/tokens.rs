@@ -1,5 +1,6 @@
 //! Tokens and their permissions.
 
+use super::named_tokens::{Named, NamedToken};
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use crate::protocol::sign::{SIGN_TOLERANCE_MS, owner, sign, sign_at};
@@ -7,6 +8,7 @@ use crate::protocol::token::{ROLES, role, split};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
@@ -26,11 +28,17 @@ pub enum Role {
     Agent,
     /// Access of a worker.
     Worker,
+    /// Read access, and to trigger, stop, retry and pause.
+    Operator,
+    /// As an operator, and to change jobs.
+    Editor,
 }
 
 impl Role {
-    fn named(name: &str) -> Option<Self> {
-        let all = [Self::Admin, Self::ReadOnly, Self::Agent, Self::Worker];
+    /// The role with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Admin, Self::ReadOnly, Self::Agent, Self::Worker, Self::Operator, Self::Editor];
         let name = role(name)?;
         all.into_iter().find(|role| role.name() == name)
     }
@@ -43,17 +51,40 @@ impl Role {
             Self::ReadOnly => ROLES[1],
             Self::Agent => ROLES[2],
             Self::Worker => ROLES[3],
+            Self::Operator => ROLES[4],
+            Self::Editor => ROLES[5],
         }
     }
 }
 
 /// Identifies a token while the process runs: its SHA-256, which never leaves the process.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenKey([u8; 32]);
 
 impl TokenKey {
-    fn of(text: &str) -> Self {
+    /// The key of a token with this text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
         Self(Sha256::digest(text.as_bytes()).into())
+    }
+
+    /// As 64 hexadecimal digits.
+    #[must_use]
+    pub fn hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// From 64 hexadecimal digits.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut key = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (at, byte) in key.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(Self(key))
     }
 }
 
@@ -64,12 +95,22 @@ impl std::fmt::Debug for TokenKey {
 }
 
 /// A valid token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
     /// Its role.
     pub role: Role,
     /// Its key.
     pub key: TokenKey,
+    /// Its name; tokens of the command line and of the token file have none.
+    pub name: Option<Arc<str>>,
+    /// The groups of jobs that it is limited to; `None`: all.
+    pub groups: Option<Arc<[String]>>,
+}
+
+impl Granted {
+    fn unnamed(role: Role, key: TokenKey) -> Self {
+        Self { role, key, name: None, groups: None }
+    }
 }
 
 /// How a node proves that it has a token.
@@ -84,7 +125,7 @@ pub struct Signed<'a> {
 }
 
 /// The verdict on a `sign`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It was made with this token.
     Granted(Granted),
@@ -114,6 +155,7 @@ struct Source {
 pub struct Tokens {
     source: Arc<Source>,
     entries: Arc<RwLock<Arc<Vec<Entry>>>>,
+    named: Named,
     reloads: watch::Sender<()>,
     /// Reject a `sign` without a time.
     pub needs_sign_time: bool,
@@ -171,12 +213,27 @@ impl Tokens {
         let mut reloads = self.reloads.subscribe();
         loop {
             let role = self.entries().iter().find(|entry| entry.key == key).map(|entry| entry.role);
+            let named = self.named.get(key, Timestamp::now());
+            let role = role.or(named.as_ref().map(|token| token.role));
             if !role.is_some_and(&is_enough) {
                 return role;
             }
-            if reloads.changed().await.is_err() {
-                // The sender is a part of `self`, so this cannot happen.
-                return std::future::pending().await;
+            let left_ms = named.and_then(|token| token.left_ms(Timestamp::now()));
+            let expired = async {
+                match left_ms {
+                    // The clock may be set meanwhile, so it is read again.
+                    Some(left_ms) => tokio::time::sleep(Duration::from_millis(left_ms.clamp(1, 60_000))).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = reloads.changed() => {
+                    if changed.is_err() {
+                        // The sender is a part of `self`, so this cannot happen.
+                        return std::future::pending().await;
+                    }
+                }
+                () = expired => {}
             }
         }
     }
@@ -196,10 +253,23 @@ impl Tokens {
     /// Whether there are no tokens, so that callers need none.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.entries().is_empty()
+        self.entries().is_empty() && !self.named.is_used()
     }
 
-    /// Looks up a token. With the prefix `role:` it must have that role. Takes constant time for any token.
+    /// Replaces the named tokens. Tokens that are missing now are withdrawn at once.
+    pub fn set_named(&self, tokens: Vec<NamedToken>) {
+        if self.named.set(tokens) {
+            self.reloads.send_replace(());
+        }
+    }
+
+    /// Waits for a turn to read the named tokens from the store and to set them: an older list must not replace a newer one.
+    pub async fn turn(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.named.turn().await
+    }
+
+    /// Looks up a token. With the prefix `role:` it must have that role. The time that it takes tells nothing of the texts of tokens: unnamed
+    /// ones are all compared in constant time, named ones are found by their hash.
     #[must_use]
     pub fn find(&self, token: &str) -> Option<Granted> {
         let entries = self.entries();
@@ -208,10 +278,10 @@ impl Tokens {
             let mut found = None;
             for Entry { role, key, .. } in entries.iter() {
                 if bool::from(given.0.ct_eq(&key.0)) {
-                    found = Some(Granted { role: *role, key: *key });
+                    found = Some(Granted::unnamed(*role, *key));
                 }
             }
-            found
+            found.or_else(|| self.named.get(given, Timestamp::now()).map(NamedToken::granted))
         };
         let whole = known(token);
         match split(token) {
@@ -231,7 +301,7 @@ impl Tokens {
                 verdict = match signed.at.map(|at| now.0.saturating_sub(at.0)) {
                     None if self.needs_sign_time => Verdict::Timeless,
                     Some(age) if age.saturating_abs() > SIGN_TOLERANCE_MS => Verdict::Stale(age),
-                    _ => Verdict::Granted(Granted { role: *role, key: *key }),
+                    _ => Verdict::Granted(Granted::unnamed(*role, *key)),
                 };
             }
         }
@@ -241,13 +311,16 @@ impl Tokens {
     /// Whether the key still belongs to a token of the broker.
     #[must_use]
     pub fn has(&self, key: TokenKey) -> bool {
-        self.entries().iter().any(|entry| entry.key == key)
+        self.entries().iter().any(|entry| entry.key == key) || self.named.get(key, Timestamp::now()).is_some()
     }
 
     /// The stored values that identify the tokens as owners of an id, each with the key of its token.
     #[must_use]
     pub fn owners(&self, id: &str) -> Vec<(TokenKey, String)> {
-        self.entries().iter().map(|entry| (entry.key, owner(&entry.text, id))).collect()
+        let unnamed = self.entries();
+        let unnamed = unnamed.iter().map(|entry| (entry.key, owner(&entry.text, id)));
+        // The text of a named token is not stored, so its hash stands for it.
+        unnamed.chain(self.named.keys().into_iter().map(|key| (key, owner(&key.hex(), id)))).collect()
     }
 }
 
@@ -282,7 +355,7 @@ impl Source {
 fn named(name: &str) -> Result<Role, String> {
     // The text before the colon may be the beginning of a token: a long one is not shown.
     let shown = if name.chars().count() <= 12 { format!("{name:?}") } else { "the text before the colon".to_owned() };
-    Role::named(name).ok_or_else(|| format!("{shown} is not a role. Use admin, readonly, agent or worker."))
+    Role::named(name).ok_or_else(|| format!("{shown} is not a role. Use admin, editor, operator, readonly, agent or worker."))
 }
 
 fn add(entries: &mut Vec<Entry>, role: Role, token: &str) -> Result<(), String> {

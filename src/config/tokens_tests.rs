@@ -30,7 +30,7 @@ fn what_is_no_role_is_an_error_and_no_admin() {
         [("agents:typo-role", "\"agents\""), ("Readonly:abcd", "\"Readonly\""), ("boss:x123", "\"boss\""), (":abcd", "\"\"")]
     {
         let error = Tokens::parse(&[text]).expect_err(text);
-        assert_eq!(error, format!("{shown} is not a role. Use admin, readonly, agent or worker."));
+        assert_eq!(error, format!("{shown} is not a role. Use admin, editor, operator, readonly, agent or worker."));
     }
     let error = Tokens::parse(&["a-long-secret-with:a-colon"]).expect_err("no role");
     assert!(!error.contains("long-secret"), "{error}");

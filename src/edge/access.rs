@@ -1,9 +1,11 @@
 //! Access rules of operations: stated once, in the route table, and enforced around the handler when the route is registered.
 
 use super::Edge;
+use super::audit::Audited;
 use super::auth::{Caller, Need, admit};
 use super::error::Failure;
 use super::route::Operation;
+use super::scope::Scope;
 use crate::protocol::problem::Problem;
 use crate::protocol::unknown::refusal;
 use actix_web::body::MessageBody;
@@ -47,11 +49,23 @@ pub(super) struct Admission {
     access: Access,
     /// The operation has no parameters: any parameter is rejected.
     without_parameters: bool,
+    /// What a token that is limited to groups may call.
+    scope: Scope,
+    audited: Option<Audited>,
 }
 
 impl Admission {
-    pub(super) fn of(operation: &Operation) -> Self {
-        Self { access: operation.access, without_parameters: operation.refuses_parameters() }
+    pub(super) fn of(operation: &Operation, path: &'static str) -> Self {
+        let scope = if operation.limits_itself { Scope::Itself } else { Scope::of(path) };
+        let audited = Audited::of(operation, path);
+        Self { access: operation.access, without_parameters: operation.refuses_parameters(), scope, audited }
+    }
+
+    /// Checks that the caller's token may see the object of the call.
+    async fn check_scope(self, request: &HttpRequest) -> Result<(), HttpResponse> {
+        let caller = request.extensions().get::<Caller>().filter(|caller| caller.groups.is_some()).cloned();
+        let (Some(caller), Some(edge)) = (caller, request.app_data::<web::Data<Edge>>()) else { return Ok(()) };
+        self.scope.check(edge, request, &caller).await.map_err(refused)
     }
 
     #[expect(clippy::result_large_err, reason = "a refusal is the answer itself, and is made once a call")]
@@ -95,10 +109,19 @@ where
             if let Err(refused) = admission.check(&request) {
                 return refused;
             }
-            match A::from_request(&request, &mut payload.into_inner()).await {
+            if let Err(refused) = admission.check_scope(&request).await {
+                return refused;
+            }
+            let edge = request.app_data::<web::Data<Edge>>().cloned();
+            let call = admission.audited.zip(edge.as_ref()).map(|(audited, edge)| audited.begin(edge, &request));
+            let response = match A::from_request(&request, &mut payload.into_inner()).await {
                 Ok(arguments) => answered(handler.call(arguments).await.respond_to(&request)),
                 Err(error) => HttpResponse::from_error(error),
+            };
+            if let (Some(call), Some(edge)) = (call, edge) {
+                call.end(&edge, &request, &response);
             }
+            response
         }
     }
 }

@@ -9,13 +9,18 @@ use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
 use std::future::{Ready, ready};
+use std::sync::Arc;
 
 /// The permission that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// To read.
     Read,
-    /// To change things.
+    /// To trigger, stop, retry and pause.
+    Operate,
+    /// To change jobs.
+    Edit,
+    /// To change everything else.
     Admin,
     /// To act as a node.
     Agent,
@@ -27,7 +32,9 @@ impl Need {
     pub(super) fn met_by(self, role: Role) -> bool {
         match self {
             // A worker reads the runs it works for; a node needs none of this.
-            Self::Read => matches!(role, Role::Admin | Role::ReadOnly | Role::Worker),
+            Self::Read => matches!(role, Role::Admin | Role::ReadOnly | Role::Worker | Role::Operator | Role::Editor),
+            Self::Operate => matches!(role, Role::Admin | Role::Operator | Role::Editor),
+            Self::Edit => matches!(role, Role::Admin | Role::Editor),
             Self::Admin => role == Role::Admin,
             Self::Agent => matches!(role, Role::Admin | Role::Agent),
             Self::Worker => matches!(role, Role::Admin | Role::Worker),
@@ -38,7 +45,7 @@ impl Need {
 /// The caller, as it is recorded in the history.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The role name of the token; `None` if the broker needs no token.
+    /// The name of the token, or of its role if it has no name; `None` if the broker needs no token.
     pub name: Option<String>,
     /// The role, for permission checks.
     role: Option<Role>,
@@ -46,13 +53,27 @@ pub struct Caller {
     pub token: Option<TokenKey>,
     /// The token that was checked, and the permission that it was checked for.
     checked: Option<(TokenKey, Need)>,
+    /// The groups of jobs that the token is limited to; `None`: all.
+    pub groups: Option<Arc<[String]>>,
 }
 
 impl Caller {
     /// Whether the caller sees secrets in clear text: only admins do.
     #[must_use]
     pub fn sees_secrets(&self) -> bool {
-        self.name.as_deref().is_none_or(|name| name == Role::Admin.name())
+        self.role.is_none_or(|role| role == Role::Admin)
+    }
+
+    /// The groups of jobs that lists are limited to.
+    #[must_use]
+    pub fn among(&self) -> Option<Vec<String>> {
+        self.groups.as_ref().map(|groups| groups.to_vec())
+    }
+
+    /// The name of the role.
+    #[must_use]
+    pub fn role_name(&self) -> Option<&'static str> {
+        self.role.map(Role::name)
     }
 
     /// Whether the caller has this permission.
@@ -99,7 +120,8 @@ impl Caller {
 
     fn of(role: Role, granted: Granted, need: Need) -> Self {
         let token = (granted.role != Role::Admin).then_some(granted.key);
-        Self { name: Some(role.name().to_owned()), role: Some(role), token, checked: Some((granted.key, need)) }
+        let name = granted.name.map_or_else(|| role.name().to_owned(), |name| name.as_ref().to_owned());
+        Self { name: Some(name), role: Some(role), token, checked: Some((granted.key, need)), groups: granted.groups }
     }
 }
 
@@ -187,7 +209,7 @@ fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
         },
         (None, Some(token)) => edge.tokens.find(token),
     };
-    edge.guard.judge(from, granted.map(|granted| granted.key))?;
+    edge.guard.judge(from, granted.as_ref().map(|granted| granted.key))?;
     match granted {
         Some(granted) if is_signed => Ok(Caller::of(Role::Agent, granted, need)),
         Some(granted) => {

@@ -272,6 +272,7 @@ struct Parsed(#[expect(dead_code, reason = "it counts until it is dropped")] Cha
 /// Same as [`read`], or the JSON does not match the type; then the problem names the field.
 pub async fn json<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<T, Failure> {
     let body = read(request, payload, MAX_JSON).await?;
+    super::audit::note_members(request, &body);
     Ok(read_object(&body)?)
 }
 
@@ -284,6 +285,7 @@ pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpReques
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(T::default());
     }
+    super::audit::note_members(request, &body);
     Ok(read_object(&body)?)
 }
 

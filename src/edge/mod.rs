@@ -5,6 +5,7 @@
 mod access;
 mod answer;
 mod attempts;
+mod audit;
 pub mod auth;
 mod body;
 mod error;
@@ -15,6 +16,7 @@ pub mod openapi;
 mod owners;
 pub mod route;
 mod schemas;
+mod scope;
 pub mod shell;
 pub mod standby;
 pub mod traffic;
@@ -26,6 +28,7 @@ pub use owners::Owners;
 use crate::actors::budget::Budget;
 use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
+use crate::protocol::problem::Problem;
 use crate::service::Service;
 use actix_web::web::{self, ServiceConfig};
 use route::{Part, Resource, tagged};
@@ -52,13 +55,25 @@ pub struct Edge {
     pub is_tls: bool,
 }
 
+impl Edge {
+    /// Reads the named tokens from the store. Tokens that are missing there are withdrawn at once.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn load_tokens(&self) -> Result<(), Problem> {
+        let _turn = self.tokens.turn().await;
+        self.tokens.set_named(self.service.named_tokens().await?);
+        Ok(())
+    }
+}
+
 /// The whole route table: each resource's routes are at the top of its file. The most frequent come first, because a request is compared
 /// with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
-        actors, alerts, brokers, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue,
-        redrive, runs, scheduler_net, series, sites, status, steering, tasks, transfer, workers,
+        access_tokens, actors, alerts, audit, brokers, easy_job, groups, hooks, job_data, jobs, live_logs, logs, metrics, node, nodes,
+        packages, plans, portal, queue, redrive, runs, scheduler_net, series, sites, status, steering, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
@@ -87,6 +102,9 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Packages", packages::routes()))
         .chain(tagged("Workers", workers::routes()))
+        .chain(tagged("Tokens", access_tokens::routes()))
+        .chain(tagged("Tokens", audit::routes()))
+        .chain(tagged("Jobs", hooks::routes()))
         .chain(tagged("Portal", portal::routes()))
         .collect()
 }

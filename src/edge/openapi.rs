@@ -237,6 +237,7 @@ impl Need {
     /// The roles that have this permission.
     fn roles(self) -> Vec<&'static str> {
         use crate::config::tokens::Role;
-        [Role::Admin, Role::ReadOnly, Role::Agent, Role::Worker].into_iter().filter(|role| self.met_by(*role)).map(Role::name).collect()
+        let all = [Role::Admin, Role::Editor, Role::Operator, Role::ReadOnly, Role::Agent, Role::Worker];
+        all.into_iter().filter(|role| self.met_by(*role)).map(Role::name).collect()
     }
 }

@@ -58,7 +58,7 @@ macro_rules! methods {
             let mut operation = describe(Operation::new(Method::$method));
             operation.ignores_parameters = self.ignores_parameters;
             // Every handler is added here, so none can skip the access check.
-            let admission = Admission::of(&operation);
+            let admission = Admission::of(&operation, self.paths[0]);
             self.operations.push(operation);
             self.routes.push(Box::new(move || web::$name().to(guarded(handler.clone(), admission))));
             self
@@ -89,7 +89,7 @@ impl Resource {
             if part == Part::Leader || operation.is_for_standby() {
                 return service.route(route());
             }
-            let admission = Admission::of(operation);
+            let admission = Admission::of(operation, self.paths[0]);
             service
                 .route(web::method(operation.method.clone()).to(move |request, payload| super::forward::serve(admission, request, payload)))
         })
@@ -185,6 +185,8 @@ pub struct Operation {
     pub(super) failures: Vec<u16>,
     /// It needs more than stored data.
     pub(super) only_leader: bool,
+    /// Its handler shows a token that is limited to groups only their jobs.
+    pub(super) limits_itself: bool,
 }
 
 impl Operation {
@@ -200,6 +202,7 @@ impl Operation {
             answers: Vec::new(),
             failures: Vec::new(),
             only_leader: false,
+            limits_itself: false,
         }
     }
 
@@ -315,6 +318,13 @@ impl Operation {
     /// Although it is a GET, it writes, waits or asks actors: a standby rejects it.
     pub fn only_leader(mut self) -> Self {
         self.only_leader = true;
+        self
+    }
+
+    /// The handler shows a token that is limited to groups only their jobs, and lets it change only them. Without this, such a token
+    /// may call only the addresses of a job and of a run.
+    pub fn limits_itself(mut self) -> Self {
+        self.limits_itself = true;
         self
     }
 

@@ -1,11 +1,15 @@
 //! The wire types: shared by the broker, the agent and the worker SDK. `docs/protocol.md` describes them.
 
 #[cfg(feature = "broker")]
+pub mod access_tokens;
+#[cfg(feature = "broker")]
 pub mod actors;
 #[cfg(feature = "broker")]
 pub mod alerts;
 pub mod api;
 pub mod application;
+#[cfg(feature = "broker")]
+pub mod audit;
 mod borrowed;
 #[cfg(feature = "broker")]
 pub mod brokers;
@@ -18,6 +22,8 @@ pub mod exposition;
 #[cfg(feature = "broker")]
 pub mod failed;
 pub mod frame;
+#[cfg(feature = "broker")]
+pub mod hooks;
 #[cfg(feature = "broker")]
 pub mod job_activity;
 pub mod log;

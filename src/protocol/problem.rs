@@ -53,6 +53,12 @@ impl Problem {
     pub fn unknown_token() -> Self {
         Self::new("unauthorized", "The token is not known", 401, "the broker does not have this token; it may have been changed or removed")
     }
+    /// 401: there is no such hook, or its secret is wrong.
+    #[must_use]
+    pub fn unknown_hook() -> Self {
+        let detail = "there is no such hook, or its secret or the signature of the body is wrong";
+        Self::new("unauthorized", "The hook is not known", 401, detail)
+    }
     /// 401: an invalid or expired `sign`.
     #[must_use]
     pub fn sign(detail: impl Into<String>) -> Self {

@@ -1,12 +1,12 @@
 //! Tokens in the form that people write: `role:text`, or only the text.
 
 /// The roles that a token can have.
-pub const ROLES: [&str; 4] = ["admin", "readonly", "agent", "worker"];
+pub const ROLES: [&str; 6] = ["admin", "readonly", "agent", "worker", "operator", "editor"];
 
-/// The role with this name, as in [`ROLES`].
+/// The role with this name, as in [`ROLES`]. `viewer` and `read-only` mean `readonly`.
 #[must_use]
 pub fn role(name: &str) -> Option<&'static str> {
-    let name = if name == "read-only" { "readonly" } else { name };
+    let name = if matches!(name, "read-only" | "viewer") { "readonly" } else { name };
     ROLES.into_iter().find(|role| *role == name)
 }
 

@@ -63,8 +63,8 @@ impl Service {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn groups(&self, after: Option<String>, limit: usize) -> Result<Page<GroupOutput>, Problem> {
-        let query = ListGroups { id_or_name: None, after, limit: limit + 1 };
+    pub async fn groups(&self, among: Option<Vec<String>>, after: Option<String>, limit: usize) -> Result<Page<GroupOutput>, Problem> {
+        let query = ListGroups { among, after, limit: limit + 1, ..ListGroups::default() };
         let mut rows = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
         let more = rows.len() > limit;
         rows.truncate(limit);
@@ -73,12 +73,12 @@ impl Service {
     }
 
     async fn stored_group(&self, id_or_name: &str) -> Result<(Group, u64, u64), Problem> {
-        let query = ListGroups { id_or_name: Some(id_or_name.to_owned()), after: None, limit: 2 };
+        let query = ListGroups { id_or_name: Some(id_or_name.to_owned()), limit: 2, ..ListGroups::default() };
         let mut found = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
         // The name of one group may be equal to the id of another, or to a number.
         if let (true, Ok(number)) = (found.is_empty(), id_or_name.parse::<Number>()) {
             let id: GroupId = self.numbered(number).await?;
-            let query = ListGroups { id_or_name: Some(id.to_string()), after: None, limit: 2 };
+            let query = ListGroups { id_or_name: Some(id.to_string()), limit: 2, ..ListGroups::default() };
             found = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
         }
         let place = found.iter().position(|(group, ..)| group.id.eq_ignore_ascii_case(id_or_name)).unwrap_or(0);

@@ -31,6 +31,8 @@ pub struct JobFilter {
     pub kind: Option<JobKind>,
     /// Only jobs of this group.
     pub group: Option<String>,
+    /// Only jobs of these groups.
+    pub among: Option<Vec<String>>,
     /// List the deleted jobs instead.
     pub deleted: bool,
     /// `creationTime`, `updateTime`, `name` or `nextFire`; a leading `-` reverses the order.
@@ -176,6 +178,7 @@ impl Service {
             enabled: filter.enabled,
             kind: filter.kind,
             group: filter.group,
+            among: filter.among,
             deleted: filter.deleted,
             sort,
             descending,

@@ -2,12 +2,15 @@
 //!
 //! It has no state. For active runs it asks their actors; for others it reads the store.
 
+mod access_tokens;
 mod actors;
 mod alerts;
 mod attempts;
+mod audit;
 mod brokers;
 mod failures;
 mod groups;
+mod hooks;
 mod job_data;
 mod jobs;
 mod live_logs;
@@ -36,7 +39,9 @@ mod works;
 
 pub use crate::actors::job::TriggerOrder;
 pub use crate::actors::supervision::ActorFilter;
+pub use audit::{AuditFilter, AuditedCall};
 pub use failures::FailureFilter;
+pub use hooks::Hook;
 pub use jobs::JobFilter;
 pub use live_logs::LogEvent;
 pub use logs::LogFilter;

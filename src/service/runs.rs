@@ -30,6 +30,8 @@ pub struct RunFilter {
     pub kind: Option<JobKind>,
     /// Only runs of jobs that are in this group now.
     pub group: Option<String>,
+    /// Only runs of jobs that are in one of these groups now.
+    pub among: Option<Vec<String>>,
     /// Only runs of this trace.
     pub trace: Option<TraceId>,
     /// Only runs created from this time on.
@@ -127,6 +129,7 @@ impl Service {
             job_id: filter.job_id,
             kind: filter.kind,
             group: filter.group,
+            among: filter.among,
             trace: filter.trace,
             from: filter.from,
             to: filter.to,

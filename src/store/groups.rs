@@ -71,6 +71,7 @@ impl WriteOp for UpdateGroup {
         if old == new.name {
             return Ok((Vec::new(), Vec::new()));
         }
+        super::access_tokens::rename_group(tx.conn, &old, &new.name)?;
         let ids = jobs_that_name(tx.conn, &old)?;
         for chunk in ids.chunks(500) {
             for (mut renamed, _) in super::jobs::load(tx.conn, chunk)? {
@@ -142,6 +143,8 @@ impl WriteOp for DeleteGroup {
 pub struct ListGroups {
     /// Only the group with this id or name.
     pub id_or_name: Option<String>,
+    /// Only those with one of these names.
+    pub among: Option<Vec<String>>,
     /// Only those whose name is after this one.
     pub after: Option<String>,
     /// At most this many.
@@ -155,6 +158,9 @@ impl ReadOp for ListGroups {
         let mut query = job_group::table.select(Group::as_select()).order(job_group::name).limit(self.limit as i64).into_boxed();
         if let Some(key) = &self.id_or_name {
             query = query.filter(job_group::id.eq(key.to_ascii_lowercase()).or(job_group::name.eq(key)));
+        }
+        if let Some(names) = &self.among {
+            query = query.filter(job_group::name.eq_any(names));
         }
         if let Some(after) = &self.after {
             query = query.filter(job_group::name.gt(after));

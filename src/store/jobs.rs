@@ -109,6 +109,7 @@ impl WriteOp for PurgeJob {
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         diesel::delete(plan::table.find(&key)).execute(tx.conn)?;
         super::job_data::remove(tx.conn, &key)?;
+        super::hooks::remove_hooks(tx.conn, &key)?;
         diesel::delete(job::table.find(&key)).execute(tx.conn)?;
         Ok(())
     }
@@ -187,6 +188,8 @@ pub struct ListJobs {
     pub kind: Option<crate::domain::job::JobKind>,
     /// Only those of this group.
     pub group: Option<String>,
+    /// Only those of these groups.
+    pub among: Option<Vec<String>>,
     /// Deleted jobs instead of undeleted ones.
     pub deleted: bool,
     /// The sort order.
@@ -217,6 +220,9 @@ impl ReadOp for ListJobs {
         }
         if let Some(group) = &self.group {
             query = query.filter(job::group_name.eq(group));
+        }
+        if let Some(groups) = &self.among {
+            query = query.filter(job::group_name.eq_any(groups));
         }
         if let Some(part) = &self.name {
             query = query.filter(lower(job::name).like(like_pattern(part)).escape('\\'));

@@ -27,6 +27,8 @@ pub struct ListRuns {
     pub kind: Option<JobKind>,
     /// Only those of jobs that are in this group now.
     pub group: Option<String>,
+    /// Only those of jobs that are in one of these groups now.
+    pub among: Option<Vec<String>>,
     /// Only those with this trace id.
     pub trace: Option<TraceId>,
     /// Only those created at this time or later.
@@ -63,6 +65,9 @@ impl ReadOp for ListRuns {
         }
         if let Some(group) = &self.group {
             query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
+        }
+        if let Some(groups) = &self.among {
+            query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq_any(groups)).select(job::id)));
         }
         if let Some(trace) = &self.trace {
             // A run with its own trace has its identity as trace id; the index of traces contains only the others.

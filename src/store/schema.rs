@@ -436,6 +436,45 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    access_token (name) {
+        name -> Text,
+        role -> Text,
+        hash -> Text,
+        job_groups -> Nullable<Text>,
+        expire_time -> Nullable<BigInt>,
+        create_by -> Nullable<Text>,
+        creation_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    audit_event (id) {
+        id -> Text,
+        at -> BigInt,
+        caller -> Nullable<Text>,
+        role -> Nullable<Text>,
+        address -> Nullable<Text>,
+        forwarded_for -> Nullable<Text>,
+        operation -> Text,
+        kind -> Text,
+        object -> Nullable<Text>,
+        members -> Nullable<Text>,
+        status -> Nullable<Integer>,
+    }
+}
+
+diesel::table! {
+    job_hook (id) {
+        id -> Text,
+        job_id -> Text,
+        name -> Text,
+        secret -> Text,
+        create_by -> Nullable<Text>,
+        creation_time -> BigInt,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload, block_failure);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);

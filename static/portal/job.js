@@ -7,6 +7,7 @@ import { calendar } from "./coming.js";
 import { address, button, facts, h, link, patch, section, table } from "./dom.js";
 import { successors } from "./follow.js";
 import { heat } from "./heat.js";
+import { hooks } from "./hooks.js";
 import { runTable } from "./overview.js";
 import { jobState } from "./jobs.js";
 import { repair } from "./repair.js";
@@ -131,6 +132,7 @@ export async function job(page) {
   const days = calendar(id, signal);
   const brought = heat(id, signal);
   const past = versions(id, signal);
+  const hooked = hooks(id, signal);
   const again = () => page.wake?.();
   let [seen, followed] = [];
   const look = async () => {
@@ -145,7 +147,7 @@ export async function job(page) {
     // What was decided or changed shows in these; else the ledger is left as the reader has it.
     const mark = `${now.version} ${now.fires} ${now.lastFire}`;
     if (mark !== seen) {
-      await Promise.all([fires.changed(), past.look()]);
+      await Promise.all([fires.changed(), past.look(), hooked.look()]);
       seen = mark;
     }
     if (followed !== now.version) {
@@ -155,7 +157,7 @@ export async function job(page) {
     }
     await brought.look(latest.items.map(run => `${run.identity} ${run.state}`).join());
     page.mount(() => [top, facts_, section("Next fires", next, section("Calendar", days.root)), section("Runs", runs), section("Results by hour", brought.root), after, fires.part,
-      section("Why a time made a run, or none", explain(id, signal)), repair(now, again), section("Versions", past.root)]);
+      section("Why a time made a run, or none", explain(id, signal)), repair(now, again), hooked.part, section("Versions", past.root)]);
     brought.show();
   };
   await page.live(2000, look);

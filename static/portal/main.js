@@ -5,6 +5,7 @@ import { h, link } from "./dom.js";
 import { local } from "./text.js";
 import { actor, actors } from "./actors.js";
 import { alerts } from "./alerts.js";
+import { audit } from "./audit.js";
 import { brokers } from "./brokers.js";
 import { groups } from "./groups.js";
 import { job } from "./job.js";
@@ -19,6 +20,7 @@ import { listen, openPalette } from "./palette.js";
 import { run } from "./run.js";
 import { runs } from "./runs.js";
 import { sites } from "./sites.js";
+import { tokens } from "./tokens.js";
 import { worker } from "./worker.js";
 import { workers } from "./workers.js";
 import { zoneNote } from "./zone.js";
@@ -41,6 +43,8 @@ const PAGES = [
   [/^\/alerts$/, alerts, "/alerts"],
   [/^\/packages$/, packages, "/packages"],
   [/^\/brokers$/, brokers, "/brokers"],
+  [/^\/tokens$/, tokens, "/tokens"],
+  [/^\/audit$/, audit, "/audit"],
   [/^\/actors$/, actors, "/actors"],
   [/^\/actors\/([^/]+)\/([^/]+)$/, actor, "/actors"],
 ];

@@ -8,7 +8,7 @@ const MOST = 6;
 
 const PAGES = [["Overview", "/"], ["Jobs", "/jobs"], ["New job", "/jobs/new"], ["Runs", "/runs"], ["Failed runs", "/runs?state=failed"], ["Running runs", "/runs?state=running"],
   ["Workers", "/workers"], ["Nodes", "/nodes"], ["Sites", "/sites"], ["Sites on hold", "/sites?held=true"], ["Groups", "/groups"], ["Alerts", "/alerts"],
-  ["Packages", "/packages"], ["Brokers and settings", "/brokers"], ["Actors", "/actors"], ["Actors with errors", "/actors?errors=true"]];
+  ["Packages", "/packages"], ["Brokers and settings", "/brokers"], ["Tokens", "/tokens"], ["Audit", "/audit"], ["Actors", "/actors"], ["Actors with errors", "/actors?errors=true"]];
 
 const has = (text, part) => text.toLowerCase().includes(part.toLowerCase());
 

@@ -151,7 +151,7 @@ fn refused_broker(args: &[&str]) -> String {
 #[test]
 fn what_is_wrong_with_a_token_is_said_at_the_start() {
     let role = refused_broker(&["--listen", "127.0.0.1:0", "--token", "agents:typo-role"]);
-    assert!(role.contains("\"agents\" is not a role. Use admin, readonly, agent or worker."), "{role}");
+    assert!(role.contains("\"agents\" is not a role. Use admin, editor, operator, readonly, agent or worker."), "{role}");
     let short = refused_broker(&["--listen", "0.0.0.0:0", "--token", "admin:fifteen-letters"]);
     assert!(short.contains("fewer than 16 characters"), "{short}");
     let twice = refused_broker(&["--listen", "127.0.0.1:0", "--token", "admin:same-text,worker:same-text"]);

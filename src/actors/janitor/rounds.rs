@@ -5,7 +5,7 @@ use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
     DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneNodeStatus, PruneSites, PruneWorkers, Store, StoreError, WriteOp,
+    PruneAudit, PruneNodeStatus, PruneSites, PruneWorkers, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -24,6 +24,10 @@ const QUIET: usize = 32;
 /// How long the janitor waits before it checks the write queue again.
 const WHILE_BUSY: Duration = Duration::from_millis(100);
 
+/// How long audited calls are kept, and at most how many.
+const AUDIT_MS: i64 = 365 * KeepConfig::DAY_MS as i64;
+const MOST_CALLS: i64 = 200_000;
+
 /// What one round deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Gone {
@@ -34,6 +38,7 @@ pub(super) struct Gone {
     events: usize,
     workers: usize,
     sites: usize,
+    calls: usize,
     log_bytes: u64,
     stray_files: usize,
 }
@@ -46,9 +51,9 @@ impl Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, fires, changes, statuses, events, workers, sites, log_bytes, stray_files } = self;
+        let Self { runs, fires, changes, statuses, events, workers, sites, calls, log_bytes, stray_files } = self;
         write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers}")?;
-        write!(f, " sites={sites} log_bytes={log_bytes} stray_files={stray_files}")
+        write!(f, " sites={sites} calls={calls} log_bytes={log_bytes} stray_files={stray_files}")
     }
 }
 
@@ -88,6 +93,7 @@ impl Broom {
         self.sweep_statuses(now, &mut gone).await?;
         self.sweep_workers(before, &mut gone).await?;
         self.sweep_sites(now, &mut gone).await?;
+        self.sweep_audit(now, &mut gone).await?;
         gone.stray_files = self.packages.remove_strays(&self.store).await?;
         Ok(gone)
     }
@@ -208,6 +214,16 @@ impl Broom {
             let sites = self.step(PruneSites { now }).await?;
             gone.sites += sites;
             if sites == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn sweep_audit(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        loop {
+            let calls = self.step(PruneAudit { before: now.plus_ms(-AUDIT_MS).0, most: MOST_CALLS }).await?;
+            gone.calls += calls;
+            if calls == 0 {
                 return Ok(());
             }
         }

@@ -4,6 +4,7 @@ mod change;
 mod coming;
 mod data;
 mod find;
+mod hook;
 mod input;
 mod look;
 mod next;
@@ -66,6 +67,9 @@ enum JobCommand {
     /// Data that the last run of a job stored for the next one
     #[command(subcommand)]
     Data(data::DataCommand),
+    /// Hooks: addresses at which other systems trigger a job
+    #[command(subcommand)]
+    Hook(hook::HookCommand),
     /// Print jobs as YAML (with --json as JSON), to store in a file
     Export(change::ExportArgs),
     /// Create and change jobs from a file; jobs are identified by their names
@@ -98,6 +102,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             JobCommand::Backfill(args) => past::backfill(&shell, args).await,
             JobCommand::Redrive(args) => past::redrive(&shell, args).await,
             JobCommand::Data(command) => data::data(&shell, command).await,
+            JobCommand::Hook(command) => hook::hook(&shell, command).await,
             JobCommand::Export(args) => change::export(&shell, args).await,
             JobCommand::Import(args) => change::import(&shell, args).await,
             JobCommand::Next(_) => unreachable!("it was dealt with above"),

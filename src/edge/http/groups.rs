@@ -21,6 +21,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/groups")
             .get(list, |op| {
                 op.named("listGroups")
+                    .limits_itself()
                     .says("Lists groups by their names.")
                     .needs(Need::Read)
                     .query::<Query>()
@@ -30,7 +31,7 @@ pub fn routes() -> Vec<Resource> {
             .post(create, |op| {
                 op.named("createGroup")
                     .says("Creates a group.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .body::<GroupInput>()
                     .answers::<GroupOutput>(201, "The group.")
                     .with_header("Location", "The address of the group.")
@@ -42,7 +43,7 @@ pub fn routes() -> Vec<Resource> {
             .put(update, |op| {
                 op.named("updateGroup")
                     .says("Changes a group. Its jobs refer to it by the new name from then on.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .body::<GroupInput>()
                     .answers::<GroupOutput>(200, "The group as it is now.")
                     .may_fail(&[409, 422])
@@ -50,21 +51,21 @@ pub fn routes() -> Vec<Resource> {
             .delete(delete, |op| {
                 op.named("deleteGroup")
                     .says("Deletes a group that has no jobs.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .answers_nothing(204, "The group is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/groups/{id}/enable").text("id", KEY).post(enable, |op| {
             op.named("enableGroup")
                 .says("Enables all jobs of a group.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<GroupSwitched>(200, "The number of jobs.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/groups/{id}/disable").text("id", KEY).post(disable, |op| {
             op.named("disableGroup")
                 .says("Disables all jobs of a group.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body_or_nothing::<DisableInput>()
                 .answers::<GroupSwitched>(200, "The number of jobs.")
                 .may_fail(&[409, 422])
@@ -84,9 +85,9 @@ pub struct Query {
 }
 
 /// `GET /api/v1/groups`
-pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.service.groups(cursor, limit(asked)?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.groups(caller.among(), cursor, limit(asked)?).await?))
 }
 
 /// `POST /api/v1/groups`
@@ -108,7 +109,10 @@ pub async fn update(
     path: web::Path<String>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.service.update_group(&path, json(&request, payload).await?, caller.name).await?))
+    let group = edge.service.update_group(&path, json(&request, payload).await?, caller.name).await?;
+    // A new name is also in the tokens that are limited to the group.
+    edge.load_tokens().await?;
+    Ok(HttpResponse::Ok().json(group))
 }
 
 /// `DELETE /api/v1/groups/{id}`

@@ -21,7 +21,7 @@ pub fn routes() -> Vec<Resource> {
             .put(put, |op| {
                 op.named("putJobData")
                     .says("Replaces the data for the next run. Runs in progress keep the data that they have.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .body::<JobDataInput>()
                     .answers_nothing(204, "It is stored.")
                     .may_fail(&[422])
@@ -29,7 +29,7 @@ pub fn routes() -> Vec<Resource> {
             .delete(clear, |op| {
                 op.named("clearJobData")
                     .says("Deletes the data for the next run.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .answers_nothing(204, "The data is deleted.")
             }),
     ]

@@ -9,6 +9,7 @@ use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::masks::shown;
 use crate::edge::route::{Operation, Resource, resource};
+use crate::edge::scope::{check_changed_job, check_new_job};
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
 use crate::protocol::management::{BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
@@ -30,6 +31,7 @@ fn stored() -> Vec<Resource> {
         resource("/api/v1/jobs")
             .get(list, |op| {
                 op.named("listJobs")
+                    .limits_itself()
                     .says("Lists jobs, by default oldest first.")
                     .needs(Need::Read)
                     .query::<Query>()
@@ -38,8 +40,9 @@ fn stored() -> Vec<Resource> {
             })
             .post(create, |op| {
                 op.named("createJob")
+                    .limits_itself()
                     .says("Creates a job, or only checks it.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .query::<CreateQuery>()
                     .body::<JobInput>()
                     .answers::<JobOutput>(201, "The job.")
@@ -52,7 +55,7 @@ fn stored() -> Vec<Resource> {
             .put(update, |op| {
                 op.named("updateJob")
                     .says("Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was read.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .body::<JobInput>()
                     .answers::<JobOutput>(200, "The job as it is now.")
                     .may_fail(&[409, 422])
@@ -60,14 +63,14 @@ fn stored() -> Vec<Resource> {
             .delete(delete, |op| {
                 op.named("deleteJob")
                     .says("Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .answers_nothing(204, "It is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/jobs/{id}/restore").post(restore, |op| {
             op.named("restoreJob")
                 .says("Restores a deleted job. It is disabled afterwards.")
-                .needs(Need::Admin)
+                .needs(Need::Edit)
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409])
         }),
@@ -87,14 +90,14 @@ fn acts() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/enable").post(enable, |op| {
             op.named("enableJob")
                 .says("Enables a job: its schedule and triggers start runs.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/jobs/{id}/disable").post(disable, |op| {
             op.named("disableJob")
                 .says("Disables a job: its schedule and triggers start no runs.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body_or_nothing::<DisableInput>()
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409, 422])
@@ -111,7 +114,7 @@ fn acts() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/backfill").post(backfill, |op| {
             op.named("backfillJob")
                 .says("Creates the missing runs for the scheduled times of a past range.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body::<BackfillInput>()
                 .answers::<BackfillOutput>(200, "The scheduled times and their runs.")
                 .may_fail(&[409, 422])
@@ -119,7 +122,7 @@ fn acts() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/redrive").post(redrive, |op| {
             op.named("redriveJob")
                 .says("Repeats the dead runs of a job: those that failed for good and that were not repeated yet.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body_or_nothing::<RedriveJobInput>()
                 .answers::<RedriveOutput>(200, "The new runs.")
                 .may_fail(&[409, 422])
@@ -128,7 +131,7 @@ fn acts() -> Vec<Resource> {
 }
 
 fn makes_a_run(op: Operation) -> Operation {
-    op.needs(Need::Admin)
+    op.needs(Need::Operate)
         .body_or_nothing::<TriggerInput>()
         .answers::<RunOutput>(202, "The run. It has already failed if no worker watches its class.")
         .with_header("Location", "The address of the run.")
@@ -165,7 +168,7 @@ pub struct Query {
 /// `GET /api/v1/jobs`
 pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { id, name, enabled, kind, group, deleted, sort, cursor, limit: asked } = query.into_inner();
-    let filter = JobFilter { id, name, enabled, kind, group, deleted, sort, cursor, limit: limit(asked)? };
+    let filter = JobFilter { id, name, enabled, kind, group, among: caller.among(), deleted, sort, cursor, limit: limit(asked)? };
     let Page { items, next_cursor } = edge.service.jobs(filter).await?;
     Ok(HttpResponse::Ok().json(Page { items: shown(&caller, items), next_cursor }))
 }
@@ -187,12 +190,15 @@ pub async fn create(
     query: web::Query<CreateQuery>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let input = json(&request, payload).await?;
+    let input: JobInput = json(&request, payload).await?;
+    check_new_job(&edge, &caller, &input).await?;
     if query.dry_run {
-        return Ok(HttpResponse::Ok().json(edge.service.check_job(input, caller.name).await?));
+        let job = edge.service.check_job(input, caller.name.clone()).await?;
+        return Ok(HttpResponse::Ok().json(shown(&caller, job)));
     }
-    let job = edge.service.create_job(input, caller.name).await?;
-    Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/jobs/{}", job.job.id))).json(job))
+    let job = edge.service.create_job(input, caller.name.clone()).await?;
+    let at = ("Location", format!("/api/v1/jobs/{}", job.job.id));
+    Ok(HttpResponse::Created().insert_header(at).json(shown(&caller, job)))
 }
 
 /// `GET /api/v1/jobs/{id}`
@@ -217,7 +223,8 @@ pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest,
     let seen = if_match(&request)?;
     let mut input: JobInput = json(&request, payload).await?;
     input.version = input.version.or(seen);
-    Ok(HttpResponse::Ok().json(edge.service.update_job(job, input, caller.name).await?))
+    check_changed_job(&edge, &caller, &input).await?;
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.update_job(job, input, caller.name.clone()).await?)))
 }
 
 /// `DELETE /api/v1/jobs/{id}`
@@ -228,7 +235,7 @@ pub async fn delete(edge: web::Data<Edge>, caller: Caller, request: HttpRequest)
 
 /// `POST /api/v1/jobs/{id}/restore`
 pub async fn restore(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.service.restore_job(id(&edge, &request, "id").await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.restore_job(id(&edge, &request, "id").await?, caller.name.clone()).await?)))
 }
 
 /// `POST /api/v1/jobs/{id}/purge`
@@ -239,13 +246,14 @@ pub async fn purge(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRe
 
 /// `POST /api/v1/jobs/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.service.enable_job(id(&edge, &request, "id").await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.enable_job(id(&edge, &request, "id").await?, caller.name.clone()).await?)))
 }
 
 /// `POST /api/v1/jobs/{id}/disable`
 pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.service.disable_job(id(&edge, &request, "id").await?, input, caller.name).await?))
+    Ok(HttpResponse::Ok()
+        .json(shown(&caller, edge.service.disable_job(id(&edge, &request, "id").await?, input, caller.name.clone()).await?)))
 }
 
 /// The trace id of the caller: the second part of a W3C `traceparent`.

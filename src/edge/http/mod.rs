@@ -1,10 +1,13 @@
 //! HTTP handlers, one module per resource.
 
+pub mod access_tokens;
 pub mod actors;
 pub mod alerts;
+pub mod audit;
 pub mod brokers;
 pub mod easy_job;
 pub mod groups;
+pub mod hooks;
 pub mod job_data;
 pub mod jobs;
 pub mod live_logs;

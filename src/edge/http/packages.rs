@@ -40,7 +40,7 @@ pub fn routes() -> Vec<Resource> {
             .post(push, |op| {
                 op.named("pushPackage")
                     .says("Stores a package: a zip or a tar.gz, as the body. Sending the same bytes again changes nothing.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .query::<Query>()
                     .body_as_bytes()
                     .answers::<PackageOutput>(200, "The package is stored.")
@@ -54,7 +54,7 @@ pub fn routes() -> Vec<Resource> {
             .delete(remove, |op| {
                 op.named("removePackage")
                     .says("Deletes a package that no job and no open run uses.")
-                    .needs(Need::Admin)
+                    .needs(Need::Edit)
                     .answers_nothing(204, "The package is deleted.")
                     .may_fail(&[409])
             }),

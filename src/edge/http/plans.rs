@@ -21,6 +21,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/preview").post(preview, |op| {
             op.named("previewSchedule")
+                .limits_itself()
                 .says("Previews the fires of a schedule without storing it.")
                 .needs(Need::Read)
                 .body::<PreviewInput>()

@@ -34,11 +34,12 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 51] = files![
+static FILES: [File; 54] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "alerts.js" SCRIPT,
     "api.js" SCRIPT,
+    "audit.js" SCRIPT,
     "brokers.js" SCRIPT,
     "coming.js" SCRIPT,
     "dialog.js" SCRIPT,
@@ -51,6 +52,7 @@ static FILES: [File; 51] = files![
     "grid.js" SCRIPT,
     "groups.js" SCRIPT,
     "heat.js" SCRIPT,
+    "hooks.js" SCRIPT,
     "icon.svg" IMAGE,
     "job.js" SCRIPT,
     "jobform.js" SCRIPT,
@@ -81,6 +83,7 @@ static FILES: [File; 51] = files![
     "svg.js" SCRIPT,
     "text.js" SCRIPT,
     "timeline.js" SCRIPT,
+    "tokens.js" SCRIPT,
     "transfer.js" SCRIPT,
     "versions.js" SCRIPT,
     "worker.js" SCRIPT,

@@ -23,7 +23,7 @@ use serde::Deserialize;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs").get(list, |op| {
-            op.named("listRuns")
+            op.named("listRuns").limits_itself()
                 .says("Lists runs, by default newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
@@ -37,14 +37,14 @@ pub fn routes() -> Vec<Resource> {
                 .says(
                     "Stops a run. Programs get a stop request, and are killed after their grace period; until then the response shows the current state.",
                 )
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/retry").post(retry, |op| {
             op.named("retryRun")
                 .says("Repeats a run, as a new run.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<RunOutput>(202, "The new run.")
                 .with_header("Location", "The address of the new run.")
                 .may_fail(&[409, 422])
@@ -136,9 +136,9 @@ pub struct Query {
 }
 
 /// `GET /api/v1/runs`
-pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { id, state, job_id, kind, group, trace_id: trace, from, to, sort, cursor, limit: asked } = query.into_inner();
-    let filter = RunFilter { id, state, job_id, kind, group, trace, from, to, sort, cursor, limit: limit(asked)? };
+    let filter = RunFilter { id, state, job_id, kind, group, among: caller.among(), trace, from, to, sort, cursor, limit: limit(asked)? };
     Ok(HttpResponse::Ok().json(edge.service.runs(filter).await?))
 }
 

@@ -32,7 +32,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/sites/{name}/hold").text("name", NAME).post(hold, |op| {
             op.named("holdSite")
                 .says("Puts a site on hold: no run starts a request there until the hold ends, and nodes are ordered to drop their blocks of it.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body::<HoldInput>()
                 .answers::<SiteOutput>(200, "The site.")
                 .may_fail(&[422])
@@ -40,7 +40,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/sites/{name}/release").text("name", NAME).post(release, |op| {
             op.named("releaseSite")
                 .says("Ends the hold of a site, whatever its reason. Runs continue at once, at the site's pace.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<SiteOutput>(200, "The site.")
                 .may_fail(&[409, 422])
         }),

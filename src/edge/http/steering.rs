@@ -24,14 +24,14 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/pause").post(pause, |op| {
             op.named("pauseRun")
                 .says("Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are delivered. Its timeout continues.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run. It is paused now, or already was.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/resume").post(resume, |op| {
             op.named("resumeRun")
                 .says("Resumes a paused block run: it dispatches blocks again.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run. It is no longer paused, or never was.")
                 .may_fail(&[409])
         }),
@@ -52,7 +52,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
             op.named("requeueRequests")
                 .says("Queues failed requests of a block run again, each at most once. Each repetition is a new request and counts as one. If the run is over, a new run of its job begins with them instead of its first requests.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body_or_nothing::<RequeueInput>()
                 .answers::<Requeued>(200, "The result.")
                 .may_fail(&[409, 422])
@@ -68,7 +68,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/requests/discard").post(discard, |op| {
             op.named("discardRequests")
                 .says("Discards pending requests of a block run that is under way: each gets a failure of the kind `discarded`, which its worker receives. Those at nodes are left alone.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body::<DiscardInput>()
                 .answers::<Discarded>(200, "What became of them.")
                 .may_fail(&[409, 422])

@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/trigger/batch").post(trigger_batch, |op| {
             op.named("triggerJobBatch")
                 .says("Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on disk when the response comes.")
-                .needs(Need::Admin)
+                .needs(Need::Operate)
                 .body::<Vec<TriggerInput>>()
                 .answers::<Vec<TriggeredOutput>>(202, "The result of each, in the same order.")
                 .may_fail(&[409, 422])

@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/jobs/import").post(import, |op| {
             op.named("importJobs")
                 .says("Creates or changes jobs from a JSON or YAML file, by name. All are checked before any is written.")
-                .needs(Need::Admin)
+                .needs(Need::Edit)
                 .query::<ImportQuery>()
                 .body::<ImportBody>()
                 .answers::<Vec<ImportedJob>>(200, "The result for each job.")

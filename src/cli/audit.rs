@@ -1,0 +1,64 @@
+//! `webloom audit`: who changed what.
+
+use super::failure::Failure;
+use super::remote::Remote;
+use super::table::{Column, list as table};
+use super::value::instant;
+use crate::domain::time::Timestamp;
+use clap::Args as ClapArgs;
+use std::process::ExitCode;
+
+const COLUMNS: [Column; 9] = [
+    Column::time("AT", "at"),
+    Column::text("CALLER", "caller"),
+    Column::text("ROLE", "role"),
+    Column::text("FROM", "address"),
+    Column::text("OPERATION", "operation"),
+    Column::text("KIND", "kind"),
+    Column::id("OBJECT", "object"),
+    Column::text("STATUS", "status"),
+    Column::text("MEMBERS", "members").wide(),
+];
+
+/// Flags of `webloom audit`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    remote: Remote,
+    /// Only calls with the token of this name, or with unnamed tokens of this role
+    #[arg(long)]
+    caller: Option<String>,
+    /// Only calls on objects of this kind, such as job, run or token
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only calls on this object, as the call named it
+    #[arg(long)]
+    object: Option<String>,
+    /// Only this operation, such as triggerJob
+    #[arg(long)]
+    operation: Option<String>,
+    /// Only calls from this time on
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    from: Option<Timestamp>,
+    /// Only calls up to this time
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    to: Option<Timestamp>,
+    /// Maximum number of calls
+    #[arg(long, default_value_t = 50, value_parser = super::limit())]
+    limit: u32,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The broker rejects the call or cannot be reached.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let Args { remote, caller, kind, object, operation, from, to, limit } = args;
+    remote.run(async |shell| {
+        let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
+        let query =
+            [("caller", caller), ("kind", kind), ("object", object), ("operation", operation), ("from", time(from)), ("to", time(to))];
+        let answer = shell.client.list(&["audit"], &query, limit as usize).await?;
+        shell.show(&answer, |calls| table(calls, "there are no such calls", &COLUMNS))
+    })
+}

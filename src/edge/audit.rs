@@ -1,0 +1,121 @@
+//! Which calls are audited, and what is recorded of them. Bodies are not: only the names of their members.
+
+use super::Edge;
+use super::access::Access;
+use super::auth::{Caller, Need};
+use super::route::Operation;
+use crate::service::AuditedCall;
+use actix_web::http::Method;
+use actix_web::http::header::LOCATION;
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
+
+/// Maximum characters of a recorded value.
+const MOST: usize = 200;
+
+/// An audited operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Audited {
+    operation: &'static str,
+    kind: &'static str,
+}
+
+/// Marks a request whose body's members are recorded.
+#[derive(Debug, Clone, Default)]
+struct Members(Option<String>);
+
+/// A call in progress.
+pub(super) struct Call(String);
+
+impl Audited {
+    /// `None`: the operation changes nothing, or it belongs to the work of nodes and workers.
+    pub(super) fn of(operation: &Operation, path: &'static str) -> Option<Self> {
+        // The calls of Scheduler.NET's clients check their tokens themselves: those of an admin.
+        let need = if matches!(operation.access, Access::By { need: None, .. }) { Need::Admin } else { operation.access.need()? };
+        let changes = operation.method != Method::GET || operation.only_leader && need != Need::Read;
+        let is_of_people = matches!(need, Need::Operate | Need::Edit | Need::Admin);
+        (changes && is_of_people).then(|| Self { operation: operation.name, kind: kind(path) })
+    }
+
+    pub(super) fn begin(self, edge: &Edge, request: &HttpRequest) -> Call {
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        let path = request.match_info();
+        let object = ["id", "name", "sha256"].iter().find_map(|part| path.get(part)).map(short);
+        let forwarded_for = request.headers().get("X-Forwarded-For").and_then(|value| value.to_str().ok()).map(short);
+        request.extensions_mut().insert(Members::default());
+        Call(edge.service.audit_begin(AuditedCall {
+            role: caller.role_name(),
+            caller: caller.name,
+            address: request.peer_addr().map(|address| address.ip().to_string()),
+            forwarded_for,
+            operation: self.operation,
+            kind: self.kind,
+            object,
+        }))
+    }
+}
+
+impl Call {
+    pub(super) fn end(self, edge: &Edge, request: &HttpRequest, response: &HttpResponse) {
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        // The object of a call that creates one; a trigger keeps its job.
+        let has_object = ["id", "name", "sha256"].iter().any(|part| request.match_info().get(part).is_some());
+        let made = location.filter(|_| !has_object).and_then(|at| at.rsplit('/').next()).map(short);
+        let members = request.extensions_mut().remove::<Members>().and_then(|members| members.0);
+        edge.service.audit_end(self.0, response.status().as_u16(), made, members);
+    }
+}
+
+/// Records the names of the members of a JSON body, if the call is audited.
+pub(super) fn note_members(request: &HttpRequest, body: &web::Bytes) {
+    let mut extensions = request.extensions_mut();
+    let Some(members) = extensions.get_mut::<Members>() else { return };
+    if let Ok(names) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) {
+        let names: Vec<String> = names.into_keys().collect();
+        members.0 = Some(short(&names.join(", "))).filter(|text| !text.is_empty());
+    }
+}
+
+/// The kind of object at an address: `job` for `/api/v1/jobs/{id}/trigger`.
+fn kind(path: &'static str) -> &'static str {
+    let rest = ["/api/v1/", "/api/v1.0/", "/"].iter().find_map(|start| path.strip_prefix(start)).unwrap_or(path);
+    let noun = rest.split('/').next().unwrap_or_default();
+    noun.strip_suffix('s').unwrap_or(noun)
+}
+
+fn short(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_by_people_is_audited_and_nothing_else() {
+        let table = crate::edge::table();
+        let audited = |name: &str| {
+            let found = table.iter().find_map(|resource| {
+                let operation = resource.operations.iter().find(|operation| operation.name == name)?;
+                Some(Audited::of(operation, resource.paths[0]).map(|audited| audited.kind))
+            });
+            found.unwrap_or_else(|| panic!("no operation {name}"))
+        };
+        for (name, kind) in [
+            ("triggerJob", Some("job")),
+            ("triggerJobByGet", Some("job")),
+            ("stopRun", Some("run")),
+            ("createToken", Some("token")),
+            ("netFireJob", Some("job")),
+            ("easyInsertGroup", Some("group")),
+            ("listTokens", None),
+            ("readJob", None),
+            ("pushRequests", None),
+            ("beat", None),
+            ("previewSchedule", None),
+        ] {
+            assert_eq!(audited(name), kind, "{name}");
+        }
+    }
+}

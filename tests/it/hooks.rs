@@ -1,0 +1,154 @@
+//! Hooks: other systems trigger a job by an address with a secret of its own.
+
+use crate::support::api::{Api, id};
+use crate::support::browser::Browser;
+use crate::support::process::{Broker, WEBLOOM};
+use crate::support::{journey, until};
+use crate::tasks::{self, Raw};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+fn signature(secret: &str, body: &str) -> String {
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
+    mac.update(body.as_bytes());
+    let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={digits}")
+}
+
+async fn task(api: &Api, name: &str) -> String {
+    let job = json!({ "name": name, "jobType": "task", "task": { "handler": "it.nobody" } });
+    let (status, job) = api.post("/api/v1/jobs", &job).await;
+    assert_eq!(status, 201, "{job}");
+    job["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_secret_or_a_signature_triggers_the_job_once_for_a_key() {
+    journey(async {
+        let mut broker = Broker::start(&["--token", "boss-token"], "");
+        let boss = Api::new(&broker.url).with_token("boss-token");
+        let job = task(&boss, "hooked").await;
+        let hooks = format!("/api/v1/jobs/{job}/hooks");
+        let (status, hook) = boss.post(&hooks, &json!({ "name": "github" })).await;
+        assert_eq!(status, 201, "{hook}");
+        assert_eq!(boss.post(&hooks, &json!({ "name": "github" })).await.0, 409);
+        assert_eq!(boss.post(&hooks, &json!({ "name": "a b" })).await.0, 422);
+        let (path, secret) = (hook["path"].as_str().expect("a path"), hook["secret"].as_str().expect("a secret"));
+        let (_, list) = boss.get(&hooks).await;
+        assert!(list["items"][0]["name"] == "github" && !list.to_string().contains(secret), "{list}");
+        broker.kill_and_restart();
+        let boss = Api::new(&broker.url).with_token("boss-token");
+        let other = Api::new(&broker.url);
+        let mut worker = Raw::watch(&boss, &format!("{}&token=boss-token", id()), &["it.nobody"], json!({}), json!([])).await;
+
+        let body = json!({ "ref": "main" }).to_string();
+        let send = |headers: Vec<(&'static str, String)>, path: String| {
+            let request = other.request(Method::POST, &path).body(body.clone());
+            let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+            let other = other.clone();
+            async move { other.send(request).await }
+        };
+        let secret_header = || vec![("Webloom-Secret", secret.to_owned())];
+        let signed = || vec![("X-Hub-Signature-256", signature(secret, &body)), ("X-GitHub-Delivery", "one".to_owned())];
+        let (status, by_secret) = send(secret_header(), path.to_owned()).await;
+        assert_eq!(status, 202, "{by_secret}");
+        let first = by_secret["identity"].as_str().expect("an id");
+        let run = boss.state(first).await;
+        assert_eq!((&run["createBy"], &run["jobName"]), (&json!("webhook:github"), &json!("hooked")), "{run}");
+        let order = worker.order().await;
+        assert_eq!(order["arguments"], json!({ "ref": "main" }), "{order}");
+        worker.report(&order, "success", json!({}));
+        tasks::over(&boss, first).await;
+        let (status, by_sign) = send(signed(), path.to_owned()).await;
+        assert_eq!(status, 202, "{by_sign}");
+        // Sent again, it is the same run.
+        assert_eq!(send(signed(), path.to_owned()).await, (202, by_sign.clone()));
+        assert_ne!(by_secret["identity"], by_sign["identity"]);
+
+        // Everything else is rejected in the same way.
+        let unknown = format!("/hooks/{}", id());
+        for (headers, path) in [
+            (vec![], path.to_owned()),
+            (vec![("Webloom-Secret", "wrong".to_owned())], path.to_owned()),
+            (vec![("X-Hub-Signature-256", signature("wrong", &body))], path.to_owned()),
+            (vec![("X-Hub-Signature-256", signature(secret, "another body"))], path.to_owned()),
+            (vec![("Token", "boss-token".to_owned())], path.to_owned()),
+            (secret_header(), unknown),
+        ] {
+            let (status, problem) = send(headers, path).await;
+            assert_eq!((status, &problem["type"]), (401, &json!("/problems/unauthorized")), "{problem}");
+        }
+        let large = other.request(Method::POST, path).header("Webloom-Secret", secret).body("x".repeat(300 << 10));
+        assert_eq!(other.send(large).await.0, 413);
+        let (_, runs) = boss.get(&format!("/api/v1/runs?jobId={job}")).await;
+        assert_eq!(runs["items"].as_array().map(Vec::len), Some(2), "{runs}");
+
+        let audited = until("audited calls", || async {
+            let (_, page) = boss.get("/api/v1/audit?operation=callHook").await;
+            let items = page["items"].as_array().expect("items").clone();
+            (items.len() == 3 && items.iter().all(|item| item["status"] == 202)).then_some(items)
+        })
+        .await;
+        assert_eq!(audited[0]["caller"], "webhook:github");
+        assert_eq!(boss.delete(&format!("{hooks}/{}", hook["id"].as_str().expect("an id"))).await.0, 204);
+        assert_eq!(send(secret_header(), path.to_owned()).await.0, 401);
+    });
+}
+
+#[test]
+fn guessed_secrets_are_throttled() {
+    journey(async {
+        let broker = Broker::start(&["--token", "boss-token"], "");
+        let boss = Api::new(&broker.url).with_token("boss-token");
+        let job = task(&boss, "guessed").await;
+        let (_, hook) = boss.post(&format!("/api/v1/jobs/{job}/hooks"), &json!({ "name": "h" })).await;
+        let path = hook["path"].as_str().expect("a path");
+        let guess = |i: usize| {
+            let request = boss.request(Method::POST, path).header("Webloom-Secret", format!("guess-{i}")).body("x");
+            boss.send(request)
+        };
+        let answers = futures_util::future::join_all((0..200).map(guess)).await;
+        assert!(answers.iter().all(|(status, _)| matches!(status, 401 | 429)), "{answers:?}");
+        assert!(answers.iter().any(|(status, _)| *status == 429));
+    });
+}
+
+#[test]
+fn the_command_line_and_the_page_make_and_delete_them() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let job = task(&api, "paged").await;
+        let call = |args: &[&str]| {
+            let output = std::process::Command::new(WEBLOOM).args(["job", "hook"]).args(args).args(["--broker", &broker.url]).output();
+            let output = output.expect("the command line");
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let made: Value = serde_json::from_str(&call(&["create", "paged", "shell", "--json"])).expect("JSON");
+        assert!(call(&["list", "paged"]).contains("shell"));
+        call(&["delete", "paged", made["id"].as_str().expect("an id")]);
+        assert!(call(&["list", "paged"]).contains("no hooks"));
+
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs/{job}", broker.url)).await;
+        browser.sees("No hook yet").await;
+        browser.click("New hook …").await;
+        browser.fill("Name of the hook", "page").await;
+        browser.click("Create").await;
+        browser.sees("It is shown only now").await;
+        let secret = browser.run("return document.getElementById('new-secret').textContent;", json!([])).await;
+        let (_, hooks) = api.get(&format!("/api/v1/jobs/{job}/hooks")).await;
+        let path = hooks["items"][0]["path"].as_str().expect("a path");
+        let sent = api.request(Method::POST, path).header("Webloom-Secret", secret.as_str().expect("a text"));
+        assert_eq!(api.send(sent).await.0, 202);
+        browser.click("Hide").await;
+        // The job itself has a button with the same text.
+        let delete = "const row = [...document.querySelectorAll('tr')].find(row => row.textContent.includes('/hooks/')); row?.querySelector('button').click(); return Boolean(row);";
+        browser.gives("the hook", delete, json!([])).await;
+        browser.click("Delete").await;
+        browser.sees("No hook yet").await;
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
