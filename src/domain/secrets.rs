@@ -59,7 +59,8 @@ impl Secrets<'_> {
         self.visit(&mut |_, kind, text| *text = kind.mask(text));
     }
 
-    /// Replaces each mask with the stored value.
+    /// Replaces each mask with the stored value. The stored headers and body of a callback are kept for the host that they were stored
+    /// for: a caller that may not read them cannot send them to another one.
     ///
     /// # Errors
     /// A mask has no stored value.
@@ -77,8 +78,13 @@ impl Secrets<'_> {
                 }
             }
         }
+        let is_moved = origin(self.callback.as_deref()) != origin(stored.callback.as_deref());
         let mut by_path: BTreeMap<String, String> = BTreeMap::new();
-        stored.visit(&mut |path, _, text| drop(by_path.insert(path.to_owned(), text.clone())));
+        stored.visit(&mut |path, _, text| {
+            if !(is_moved && path.starts_with("callback.")) {
+                by_path.insert(path.to_owned(), text.clone());
+            }
+        });
         let mut unknown = None;
         self.visit(&mut |path, kind, text| {
             if !text.contains(MASK) {
@@ -214,6 +220,11 @@ pub fn mask_webhook(text: &str) -> String {
         Ok(url) if url.has_host() => format!("{}/{MASK}", url.origin().ascii_serialization()),
         _ => MASK.to_owned(),
     }
+}
+
+/// Scheme, host and port of a callback.
+fn origin(callback: Option<&Callback>) -> Option<url::Origin> {
+    Url::parse(&callback?.url).ok().map(|url| url.origin())
 }
 
 #[cfg(test)]

@@ -85,6 +85,11 @@ fn a_mask_that_stands_for_nothing_is_no_value() {
     // The secret must not go to another host.
     let url = |c: &mut Callback, _: &mut Properties| c.url = format!("https://other.example/?key={MASK}");
     assert_eq!(path(url).as_deref(), Some("callback.url"));
+    let moved = |c: &mut Callback, _: &mut Properties| {
+        c.url = "https://other.example/".to_owned();
+        c.headers.insert("Authorization".to_owned(), MASK.to_owned());
+    };
+    assert_eq!(path(moved).as_deref(), Some("callback.headers.authorization"));
     let proxy =
         |_: &mut Callback, p: &mut Properties| drop(p.0.insert("Site".into(), format!("{{\"proxy\":\"http://me:{MASK}@10.0.0.2\"}}")));
     assert_eq!(path(proxy).as_deref(), Some("properties.Site.proxy"));

@@ -44,6 +44,14 @@ class Calls(SyncCalls):
         answer: models.BlockForNode | None = self._json("POST", "/node/heartbeat", body=body, returns="models.BlockForNode | None")
         return answer
 
+    def call_hook(self, hook: str, content: bytes) -> models.HookAnswer:
+        """`POST /hooks/{hook}`: Triggers the job of a hook; the body becomes the arguments of the run. It needs no token, but the
+        secret of the hook in `Webloom-Secret`, or a signature of the body in `X-Hub-Signature-256`. Calls
+        with one `Idempotency-Key` (or `X-GitHub-Delivery`) make one run.
+        """
+        answer: models.HookAnswer = self._json("POST", f"/hooks/{self._part(hook)}", content=content, returns="models.HookAnswer")
+        return answer
+
     def clear_job_data(self, id: str) -> None:
         """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
@@ -65,9 +73,19 @@ class Calls(SyncCalls):
         answer: models.GroupOutput = self._json("POST", "/api/v1/groups", body=body, returns="models.GroupOutput")
         return answer
 
+    def create_hook(self, id: str, body: models.HookInput | Mapping[str, Any]) -> models.NewHook:
+        """`POST /api/v1/jobs/{id}/hooks`: Creates a hook of a job. Its secret is in this response only."""
+        answer: models.NewHook = self._json("POST", f"/api/v1/jobs/{self._part(id)}/hooks", body=body, returns="models.NewHook")
+        return answer
+
     def create_job(self, body: models.JobInput | models.JobOutput | Mapping[str, Any], *, dry_run: bool | None = None) -> models.JobOutput:
         """`POST /api/v1/jobs`: Creates a job, or only checks it."""
         answer: models.JobOutput = self._json("POST", "/api/v1/jobs", body=body, query={"dryRun": dry_run}, returns="models.JobOutput")
+        return answer
+
+    def create_token(self, body: models.TokenInput | Mapping[str, Any]) -> models.NewToken:
+        """`POST /api/v1/tokens`: Creates a named token. Its text is in this response only: the broker stores its SHA-256."""
+        answer: models.NewToken = self._json("POST", "/api/v1/tokens", body=body, returns="models.NewToken")
         return answer
 
     def delete_alert(self, id: str) -> None:
@@ -77,6 +95,10 @@ class Calls(SyncCalls):
     def delete_group(self, id: str) -> None:
         """`DELETE /api/v1/groups/{id}`: Deletes a group that has no jobs."""
         self._none("DELETE", f"/api/v1/groups/{self._part(id)}")
+
+    def delete_hook(self, id: str, hook: str) -> None:
+        """`DELETE /api/v1/jobs/{id}/hooks/{hook}`: Deletes a hook of a job: its address is rejected from now on."""
+        self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/hooks/{self._part(hook)}")
 
     def delete_job(self, id: str) -> None:
         """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays."""
@@ -236,6 +258,13 @@ class Calls(SyncCalls):
         answer: models.AttemptOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/attempts", query={"cursor": cursor, "limit": limit}, returns="models.AttemptOutputPage")
         return answer
 
+    def list_audit(self, *, caller: str | None = None, cursor: str | None = None, from_: datetime | None = None, kind: str | None = None, limit: int | None = None, object: str | None = None, operation: str | None = None, to: datetime | None = None) -> models.AuditOutputPage:
+        """`GET /api/v1/audit`: Lists the calls that change something, newest first: who made them, from where, on which object, and
+        their results. Calls that nodes and workers make for their work are not listed.
+        """
+        answer: models.AuditOutputPage = self._json("GET", "/api/v1/audit", query={"caller": caller, "cursor": cursor, "from": from_, "kind": kind, "limit": limit, "object": object, "operation": operation, "to": to}, returns="models.AuditOutputPage")
+        return answer
+
     def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
         """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
         answer: models.BlockOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
@@ -264,6 +293,11 @@ class Calls(SyncCalls):
     def list_groups(self, *, cursor: str | None = None, limit: int | None = None) -> models.GroupOutputPage:
         """`GET /api/v1/groups`: Lists groups by their names."""
         answer: models.GroupOutputPage = self._json("GET", "/api/v1/groups", query={"cursor": cursor, "limit": limit}, returns="models.GroupOutputPage")
+        return answer
+
+    def list_hooks(self, id: str) -> models.HooksOutput:
+        """`GET /api/v1/jobs/{id}/hooks`: Lists the hooks of a job: addresses at which other systems trigger it."""
+        answer: models.HooksOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/hooks", returns="models.HooksOutput")
         return answer
 
     def list_instances(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.InstanceOutputPage:
@@ -345,6 +379,13 @@ class Calls(SyncCalls):
     def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
         """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
+        return answer
+
+    def list_tokens(self) -> models.TokensOutput:
+        """`GET /api/v1/tokens`: Lists the named tokens, without their texts. Tokens of the command line and of the token file are not
+        listed.
+        """
+        answer: models.TokensOutput = self._json("GET", "/api/v1/tokens", returns="models.TokensOutput")
         return answer
 
     def list_warnings(self) -> models.Warnings:
@@ -546,6 +587,10 @@ class Calls(SyncCalls):
         answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/retry", returns="models.RunOutput")
         return answer
 
+    def revoke_token(self, name: str) -> None:
+        """`DELETE /api/v1/tokens/{name}`: Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once."""
+        self._none("DELETE", f"/api/v1/tokens/{self._part(name)}")
+
     def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
         """`POST /api/v1/runs/{id}/start-returned`: A worker reports that it pushed the first requests of a run, or that it failed to."""
         self._none("POST", f"/api/v1/runs/{self._part(id)}/start-returned", body=body)
@@ -629,6 +674,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.BlockForNode | None = await self._json("POST", "/node/heartbeat", body=body, returns="models.BlockForNode | None")
         return answer
 
+    async def call_hook(self, hook: str, content: bytes) -> models.HookAnswer:
+        """`POST /hooks/{hook}`: Triggers the job of a hook; the body becomes the arguments of the run. It needs no token, but the
+        secret of the hook in `Webloom-Secret`, or a signature of the body in `X-Hub-Signature-256`. Calls
+        with one `Idempotency-Key` (or `X-GitHub-Delivery`) make one run.
+        """
+        answer: models.HookAnswer = await self._json("POST", f"/hooks/{self._part(hook)}", content=content, returns="models.HookAnswer")
+        return answer
+
     async def clear_job_data(self, id: str) -> None:
         """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
@@ -650,9 +703,19 @@ class AsyncioCalls(AsyncCalls):
         answer: models.GroupOutput = await self._json("POST", "/api/v1/groups", body=body, returns="models.GroupOutput")
         return answer
 
+    async def create_hook(self, id: str, body: models.HookInput | Mapping[str, Any]) -> models.NewHook:
+        """`POST /api/v1/jobs/{id}/hooks`: Creates a hook of a job. Its secret is in this response only."""
+        answer: models.NewHook = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/hooks", body=body, returns="models.NewHook")
+        return answer
+
     async def create_job(self, body: models.JobInput | models.JobOutput | Mapping[str, Any], *, dry_run: bool | None = None) -> models.JobOutput:
         """`POST /api/v1/jobs`: Creates a job, or only checks it."""
         answer: models.JobOutput = await self._json("POST", "/api/v1/jobs", body=body, query={"dryRun": dry_run}, returns="models.JobOutput")
+        return answer
+
+    async def create_token(self, body: models.TokenInput | Mapping[str, Any]) -> models.NewToken:
+        """`POST /api/v1/tokens`: Creates a named token. Its text is in this response only: the broker stores its SHA-256."""
+        answer: models.NewToken = await self._json("POST", "/api/v1/tokens", body=body, returns="models.NewToken")
         return answer
 
     async def delete_alert(self, id: str) -> None:
@@ -662,6 +725,10 @@ class AsyncioCalls(AsyncCalls):
     async def delete_group(self, id: str) -> None:
         """`DELETE /api/v1/groups/{id}`: Deletes a group that has no jobs."""
         await self._none("DELETE", f"/api/v1/groups/{self._part(id)}")
+
+    async def delete_hook(self, id: str, hook: str) -> None:
+        """`DELETE /api/v1/jobs/{id}/hooks/{hook}`: Deletes a hook of a job: its address is rejected from now on."""
+        await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/hooks/{self._part(hook)}")
 
     async def delete_job(self, id: str) -> None:
         """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays."""
@@ -821,6 +888,13 @@ class AsyncioCalls(AsyncCalls):
         answer: models.AttemptOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/attempts", query={"cursor": cursor, "limit": limit}, returns="models.AttemptOutputPage")
         return answer
 
+    async def list_audit(self, *, caller: str | None = None, cursor: str | None = None, from_: datetime | None = None, kind: str | None = None, limit: int | None = None, object: str | None = None, operation: str | None = None, to: datetime | None = None) -> models.AuditOutputPage:
+        """`GET /api/v1/audit`: Lists the calls that change something, newest first: who made them, from where, on which object, and
+        their results. Calls that nodes and workers make for their work are not listed.
+        """
+        answer: models.AuditOutputPage = await self._json("GET", "/api/v1/audit", query={"caller": caller, "cursor": cursor, "from": from_, "kind": kind, "limit": limit, "object": object, "operation": operation, "to": to}, returns="models.AuditOutputPage")
+        return answer
+
     async def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
         """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
         answer: models.BlockOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
@@ -849,6 +923,11 @@ class AsyncioCalls(AsyncCalls):
     async def list_groups(self, *, cursor: str | None = None, limit: int | None = None) -> models.GroupOutputPage:
         """`GET /api/v1/groups`: Lists groups by their names."""
         answer: models.GroupOutputPage = await self._json("GET", "/api/v1/groups", query={"cursor": cursor, "limit": limit}, returns="models.GroupOutputPage")
+        return answer
+
+    async def list_hooks(self, id: str) -> models.HooksOutput:
+        """`GET /api/v1/jobs/{id}/hooks`: Lists the hooks of a job: addresses at which other systems trigger it."""
+        answer: models.HooksOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/hooks", returns="models.HooksOutput")
         return answer
 
     async def list_instances(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.InstanceOutputPage:
@@ -930,6 +1009,13 @@ class AsyncioCalls(AsyncCalls):
     async def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
         """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = await self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
+        return answer
+
+    async def list_tokens(self) -> models.TokensOutput:
+        """`GET /api/v1/tokens`: Lists the named tokens, without their texts. Tokens of the command line and of the token file are not
+        listed.
+        """
+        answer: models.TokensOutput = await self._json("GET", "/api/v1/tokens", returns="models.TokensOutput")
         return answer
 
     async def list_warnings(self) -> models.Warnings:
@@ -1130,6 +1216,10 @@ class AsyncioCalls(AsyncCalls):
         """`POST /api/v1/runs/{id}/retry`: Repeats a run, as a new run."""
         answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/retry", returns="models.RunOutput")
         return answer
+
+    async def revoke_token(self, name: str) -> None:
+        """`DELETE /api/v1/tokens/{name}`: Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once."""
+        await self._none("DELETE", f"/api/v1/tokens/{self._part(name)}")
 
     async def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
         """`POST /api/v1/runs/{id}/start-returned`: A worker reports that it pushed the first requests of a run, or that it failed to."""

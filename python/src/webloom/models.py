@@ -331,6 +331,45 @@ class AttemptOutputPage(Model):
 
 
 @dataclass(kw_only=True)
+class AuditOutput(Model):
+    """A call that changes something."""
+
+    #: When it was made.
+    at: datetime
+    #: Its id: the order of ids is that of time.
+    id: str
+    #: The kind of the object: `job`.
+    kind: str
+    #: The operation, by its name in the OpenAPI document: `triggerJob`.
+    operation: str
+    #: The address that the connection came from.
+    address: str | None = None
+    #: The name of the token, or of its role. Absent: the broker needs no token.
+    caller: str | None = None
+    #: What a proxy or a standby says of the caller's address (`X-Forwarded-For`). The broker does not check it.
+    forwarded_for: str | None = None
+    #: The names of the members in the body, without their values.
+    members: str | None = None
+    #: The object: as the call named it, or what the call created.
+    object: str | None = None
+    #: The role of the token.
+    role: str | None = None
+    #: The status of the answer. Absent: the call has not been answered yet, or the broker ended before, so that
+    #: its outcome is not known.
+    status: int | None = None
+
+
+@dataclass(kw_only=True)
+class AuditOutputPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[AuditOutput]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
 class BackfillFire(Model):
     """One scheduled time of a backfill."""
 
@@ -998,6 +1037,48 @@ class Holding(Model):
 
 
 @dataclass(kw_only=True)
+class HookAnswer(Model):
+    """The answer to the caller of a hook."""
+
+    #: The run.
+    identity: str
+
+
+@dataclass(kw_only=True)
+class HookInput(Model):
+    """A hook to create."""
+
+    #: Its name, unique in the job: 1 to 50 letters, digits or one of `._@-`. Runs show it as `webhook:NAME`.
+    name: str
+
+
+@dataclass(kw_only=True)
+class HookOutput(Model):
+    """A hook, without its secret."""
+
+    #: When it was created.
+    creation_time: datetime
+    #: Its id.
+    id: str
+    #: The job that it triggers.
+    job_id: str
+    #: Its name.
+    name: str
+    #: The path to call by POST.
+    path: str
+    #: Who created it.
+    create_by: str | None = None
+
+
+@dataclass(kw_only=True)
+class HooksOutput(Model):
+    """The hooks of a job."""
+
+    #: Each of them.
+    items: list[HookOutput]
+
+
+@dataclass(kw_only=True)
 class ImportFile(Model):
 
     #: Jobs.
@@ -1431,6 +1512,48 @@ class MisfireInput(Model):
     policy: MisfirePolicy | None = None
     #: Milliseconds: older fires are missed under every policy.
     window: int | None = None
+
+
+@dataclass(kw_only=True)
+class NewHook(Model):
+    """A new hook."""
+
+    #: When it was created.
+    creation_time: datetime
+    #: Its id.
+    id: str
+    #: The job that it triggers.
+    job_id: str
+    #: Its name.
+    name: str
+    #: The path to call by POST.
+    path: str
+    #: Its secret, which is shown only here.
+    secret: str
+    #: Who created it.
+    create_by: str | None = None
+
+
+@dataclass(kw_only=True)
+class NewToken(Model):
+    """A new token."""
+
+    #: When it was created.
+    creation_time: datetime
+    #: Whether it has expired.
+    is_expired: bool
+    #: Its name.
+    name: str
+    #: Its role.
+    role: str
+    #: Its text, which a client sends. The broker does not store it and shows it only here.
+    text: str
+    #: Who created it.
+    create_by: str | None = None
+    #: When it expires. Absent: when it is revoked.
+    expire_time: datetime | None = None
+    #: The groups of jobs that it is limited to. Absent: all jobs.
+    groups: list[str] | None = None
 
 
 @dataclass(kw_only=True)
@@ -2561,6 +2684,48 @@ class TaskSettings(Model):
     tags: list[str] | None = None
     #: Only workers of this version.
     version: str | None = None
+
+
+@dataclass(kw_only=True)
+class TokenInput(Model):
+    """A token to create."""
+
+    #: Its name, unique: 1 to 50 letters, digits or one of `._@-`. Histories show it.
+    name: str
+    #: admin, editor, operator, readonly (or viewer), agent or worker.
+    role: str
+    #: When it expires. Absent: when it is revoked.
+    expire_time: datetime | None = None
+    #: The groups of jobs that it is limited to; only for editor, operator and readonly. Absent: all jobs.
+    groups: list[str] | None = None
+
+
+@dataclass(kw_only=True)
+class TokenOutput(Model):
+    """A token, without its text."""
+
+    #: When it was created.
+    creation_time: datetime
+    #: Whether it has expired.
+    is_expired: bool
+    #: Its name.
+    name: str
+    #: Its role.
+    role: str
+    #: Who created it.
+    create_by: str | None = None
+    #: When it expires. Absent: when it is revoked.
+    expire_time: datetime | None = None
+    #: The groups of jobs that it is limited to. Absent: all jobs.
+    groups: list[str] | None = None
+
+
+@dataclass(kw_only=True)
+class TokensOutput(Model):
+    """All named tokens."""
+
+    #: Each of them.
+    items: list[TokenOutput]
 
 
 @dataclass(kw_only=True)

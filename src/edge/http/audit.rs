@@ -8,6 +8,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
 use crate::protocol::audit::AuditOutput;
+use crate::protocol::problem::Problem;
 use crate::service::AuditFilter;
 use actix_web::{HttpResponse, web};
 use schemars::JsonSchema;
@@ -55,6 +56,10 @@ pub struct Query {
 /// `GET /api/v1/audit`
 pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { caller, kind, object, operation, from, to, cursor, limit: asked } = query.into_inner();
+    if cursor.as_ref().is_some_and(|cursor| cursor.len() != 32 || !cursor.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+    {
+        return Err(Problem::invalid("cursor", "must be `nextCursor` of a page of this list").into());
+    }
     let filter = AuditFilter { caller, kind, object, operation, from, to, cursor, limit: limit(asked)? };
     Ok(HttpResponse::Ok().json(edge.service.audit(filter).await?))
 }
