@@ -134,7 +134,7 @@ impl Service {
             StoreError::Conflict(what) if what == "name" => {
                 Problem::conflict("name-taken", format!("a token named `{}` already exists", token.name)).at("name")
             }
-            StoreError::Conflict(_) => Problem::conflict("too-many", format!("there are {MOST} tokens: revoke some first")),
+            StoreError::Conflict(_) => Problem::conflict("limit-reached", format!("there are {MOST} tokens: revoke some first")),
             other => problem_of(&other),
         })?;
         Ok(NewToken { token: output(token)?, text })

@@ -84,7 +84,7 @@ impl Service {
             StoreError::Conflict(what) if what == "name" => {
                 Problem::conflict("name-taken", format!("the job already has a hook named `{}`", hook.name)).at("name")
             }
-            StoreError::Conflict(_) => Problem::conflict("too-many", format!("the job has {MOST} hooks: delete some first")),
+            StoreError::Conflict(_) => Problem::conflict("limit-reached", format!("the job has {MOST} hooks: delete some first")),
             other => problem_of(&other),
         })?;
         Ok(NewHook { hook: output(hook)?, secret })
