@@ -23,6 +23,9 @@ impl Spider for Titles {
     }
 
     async fn page(&self, page: &Page, follow: &mut Follow<'_>) -> Result {
+        if page.is_redirect() {
+            return Ok(()); // The run requests its target.
+        }
         let (text, base) = (page.text(), url::Url::parse(page.final_url())?);
         let title = text.split("<title>").nth(1).and_then(|rest| rest.split('<').next()).unwrap_or("no title");
         println!("{} {} {title}", page.status, page.url());

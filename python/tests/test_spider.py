@@ -30,6 +30,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if name == "gone":
             self.send_error(404)
             return
+        if name in ("moved", "moved-too"):
+            self.send_response(302)
+            self.send_header("Location", "/latin")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if name == "latin":
             body, kind = "<p>déjà vu".encode("latin-1"), "text/html; charset=ISO-8859-1"
         elif name == "after":
@@ -101,6 +107,18 @@ def test_a_crawl_reads_each_page_once_and_ends(broker: Broker, site: str, journa
     paths = collections.Counter(str(item["path"]) for item in items(worker))
     assert paths == dict.fromkeys(["", *map(str, range(PAGES))], 1)
     assert {item["path"]: item["depth"] for item in items(worker)}["59"] == 5
+
+
+@pytest.mark.parametrize(("setting", "paths"), [({}, ["latin"]), ({"MaxRedirects": "0"}, ["moved", "moved-too"])])
+def test_a_redirect_is_parsed_only_if_the_run_does_not_request_its_target(
+    broker: Broker, site: str, journal: Path, setting: dict[str, str], paths: list[str]
+) -> None:
+    with Program("spider.py", broker.url, journal) as worker:
+        starts = f"{site}moved {site}moved-too"
+        run = result_of(broker, crawl(broker.client, f"moved{len(setting)}", "site", starts, **setting))
+        worker.wait_for("closed success")
+    assert (run.state, run.success) == ("success", 3 if not setting else 2)
+    assert sorted(str(item["path"]) for item in items(worker)) == paths
 
 
 def test_a_crawl_with_coroutines_callbacks_and_meta(broker: Broker, site: str, journal: Path) -> None:

@@ -11,10 +11,18 @@ use url::Url;
 #[serde(rename_all = "camelCase")]
 pub enum Redirects {
     /// The node that got the redirect, as part of the same request.
-    #[default]
     Follow,
     /// The run: the target is a new request, compared with the seen set like any other.
+    #[default]
     Request,
+}
+
+impl Redirects {
+    /// The value of a run that was stored before the setting existed.
+    #[must_use]
+    pub fn of_old_run() -> Self {
+        Self::Follow
+    }
 }
 
 impl FromStr for Redirects {

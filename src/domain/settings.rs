@@ -158,6 +158,7 @@ pub struct QueueSettings {
     #[serde(skip_serializing_if = "Canonicalisation::is_none")]
     pub canonicalisation: Canonicalisation,
     /// Who requests the targets of redirects.
+    #[serde(default = "Redirects::of_old_run")]
     pub redirects: Redirects,
     /// How its sites are paced.
     pub sites: SitePolicy,

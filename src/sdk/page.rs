@@ -4,6 +4,7 @@ use super::charset;
 use super::error::Error;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::BlockId;
+use crate::domain::redirect::is_redirect;
 use crate::domain::time::Timestamp;
 use crate::protocol::delivery;
 use crate::protocol::node::{FetchError, FetchErrorKind};
@@ -77,6 +78,12 @@ impl Page {
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.error.is_none() && (100..400).contains(&self.status)
+    }
+
+    /// Whether the site has named another URL instead of a page. Unless the job says otherwise, the run requests that URL by itself.
+    #[must_use]
+    pub fn is_redirect(&self) -> bool {
+        self.error.is_none() && is_redirect(self.status) && self.header("location").is_some()
     }
 
     /// The request's id in its run.

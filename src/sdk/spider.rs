@@ -30,7 +30,8 @@ pub trait Spider: 'static {
     /// An error makes the run fail, with the error's text as the reason.
     fn start(&self, run: &RunContext) -> impl Future<Output = Result<Vec<Request>>>;
 
-    /// Processes a page, downloaded or failed: check [`Page::error`] and [`Page::status`]. Add its follow-up requests to `follow`.
+    /// Processes a page, downloaded or failed: check [`Page::error`] and [`Page::status`]. Redirects are pages, too, unless the job says
+    /// `Redirects: follow`: [`Page::is_redirect`]. Add its follow-up requests to `follow`.
     ///
     /// After an error the page is tried again, twice, after a pause of some tenths of a second, without the requests that it had added to
     /// `follow`. Then [`Spider::on_error`] is called, the error is counted, and the rest of the block continues: a page that cannot be

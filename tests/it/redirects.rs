@@ -139,15 +139,16 @@ fn a_crawl_reports_redirects_and_fetches_each_target_once() {
     });
 }
 
+/// A job that says nothing of redirects: their targets are requests, so each is fetched once.
 #[test]
-fn the_agent_reports_the_targets_of_redirects() {
+fn the_agent_reports_redirects_unless_the_job_says_follow() {
     journey(async {
         let web = web();
         let broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let folder = tempfile::tempdir().expect("a folder");
         let _agent = agent(&broker.url, folder.path(), &["--heartbeat", "1"]);
-        let (run, _worker) = api.run("it.AgentRedirects", &json!({ "Redirects": "request", "MaxRedirects": "3" })).await;
+        let (run, _worker) = api.run("it.AgentRedirects", &json!({ "MaxRedirects": "3" })).await;
         let pushed = json!([{ "url": web.url(0, "/a") }, { "url": web.url(0, "/b") }, { "url": web.url(0, "/long/0") }, { "url": web.url(0, "/shop") }]);
         assert_eq!(api.post(&format!("/requestqueue/{run}"), &pushed).await.0, 200);
         let mut all = Vec::new();
@@ -159,8 +160,25 @@ fn the_agent_reports_the_targets_of_redirects() {
         assert_eq!((of("/page").len(), &of("/page")[0]["status"]), (1, &json!(200)));
         assert_eq!(of("/long/3")[0]["error"]["kind"], "redirect", "{all:?}");
         assert_eq!(of("/shop").iter().map(|result| result["status"].clone()).collect::<Vec<_>>(), [302, 200]);
+        let fetches = |path: &str| web.log().iter().filter(|entry| entry.path == path).count();
+        assert_eq!((fetches("/a"), fetches("/b"), fetches("/page")), (1, 1, 1), "two redirects lead to one page");
         assert_eq!(api.post(&format!("/api/v1/runs/{run}/start-returned"), &json!({})).await.0, 204);
         until("the end of the run", || async { (api.state(&run).await["state"] == "success").then_some(()) }).await;
+
+        let (run, _worker) = api.run("it.FollowsRedirects", &json!({ "Redirects": "follow" })).await;
+        assert_eq!(
+            api.post(&format!("/requestqueue/{run}"), &json!([{ "url": web.url(0, "/a") }, { "url": web.url(0, "/b") }])).await.0,
+            200
+        );
+        let mut all = Vec::new();
+        while all.len() < 2 {
+            all.extend(until("results", || async { Some(results(&api, &run).await).filter(|more| !more.is_empty()) }).await);
+        }
+        assert!(
+            all.iter().all(|result| (&result["status"], &result["targetUrl"]) == (&json!(200), &json!(web.url(0, "/page")))),
+            "{all:?}"
+        );
+        assert_eq!(fetches("/page"), 3, "each request has led to its page");
     });
 }
 

@@ -366,6 +366,7 @@ class FleetScheduler(BaseScheduler):
             "Delay": "0",
             "PerSite": "1024",
             "Robots": "ignore",
+            "MaxRedirects": "0",
             "MaxUrlLength": "0",
             "MaxRepeatedSegments": "0",
             **self._properties,

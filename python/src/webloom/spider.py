@@ -172,8 +172,7 @@ class Response:
         error: why there is no answer, or not a whole one; `None` if there is one. A status of 400 is no error.
         depth: links between it and a first request.
         meta: what the request gave along.
-        redirected_from: the URLs that redirected to it, if the job says `Redirects: request`.
-            The redirects are responses of their own.
+        redirected_from: the URLs that redirected to it, in order, unless the job says `Redirects: follow`.
         tries: how often it was tried.
         time: seconds of the last try.
         fetched_at: when the last try began, if the agent has said it.
@@ -204,6 +203,11 @@ class Response:
     def ok(self) -> bool:
         """Whether it was answered, wholly, with a status below 400."""
         return self.error is None and 100 <= self.status < 400
+
+    @property
+    def is_redirect(self) -> bool:
+        """Whether the site has named another URL instead of a page."""
+        return self.error is None and self.status in (301, 302, 303, 307, 308) and "location" in self.headers
 
     @cached_property
     def encoding(self) -> str:
@@ -302,17 +306,24 @@ class Run:
             trace_id=value.get("traceId"),
         )
 
+    def _property(self, name: str) -> str | None:
+        """A property of the job; names are compared without case and underscores, as the broker does."""
+        return next((value for key, value in self.properties.items() if key.replace("_", "").lower() == name), None)
+
     @property
     def site_encoding(self) -> str | None:
         """The encoding that the job's property `Site` names."""
-        for key, value in self.properties.items():
-            if key.replace("_", "").lower() == "site":
-                try:
-                    named = json.loads(value).get("encoding")
-                except (ValueError, AttributeError):
-                    return None
-                return named if isinstance(named, str) else None
-        return None
+        try:
+            named = json.loads(self._property("site") or "{}").get("encoding")
+        except (ValueError, AttributeError):
+            return None
+        return named if isinstance(named, str) else None
+
+    @property
+    def requests_redirects(self) -> bool:
+        """Whether the run requests the targets of redirects by itself."""
+        follows = (self._property("redirects") or "").strip().lower() == "follow"
+        return not follows and (self._property("maxredirects") or "").strip() != "0"
 
 
 #: What a callback gives.
@@ -363,6 +374,13 @@ class Spider:
         self.log.warning("page failed url=%s reason=%s", response.request.url, why)
         return None
 
+    def redirected(self, response: Response) -> Yielded:
+        """Hears of a redirect whose target is requested by the run: the page comes as a response of its own.
+
+        Unless overridden: does nothing. If the job says `MaxRedirects: 0` or `Redirects: follow`, `parse` gets the redirect.
+        """
+        return None
+
     def item(self, item: Any, response: Response) -> Awaitable[None] | None:
         """Gets each item. Unless overridden: prints it as a line of JSON."""
         sys.stdout.write(json.dumps(item, ensure_ascii=False, default=str) + "\n")
@@ -377,6 +395,8 @@ class Spider:
         """The method for a response."""
         if not response.ok:
             return self.failed
+        if response.is_redirect and self.run.requests_redirects:
+            return self.redirected
         name = response.request.callback
         if name is None:
             return self.parse
