@@ -58,28 +58,34 @@ impl Frontier {
 
     /// A worker is gone: its unacknowledged blocks become available to other workers. Returns true if there were any.
     pub fn worker_gone(&mut self, worker: WorkerId) -> bool {
-        self.take_back_where(|delivery| delivery.worker == Some(worker))
+        self.take_back_where(|_, delivery| delivery.worker == Some(worker)) > 0
+    }
+
+    /// A worker says which blocks it has. Its other deliveries were in answers that it did not receive: they become available again.
+    /// Returns their number.
+    pub fn keep_only(&mut self, worker: WorkerId, held: &[Seq]) -> usize {
+        self.take_back_where(|seq, delivery| delivery.worker == Some(worker) && !held.contains(&seq))
     }
 
     /// Makes blocks that were not acknowledged in time available again. Returns true if there were any.
     pub fn expire_deliveries(&mut self, now: Timestamp) -> bool {
-        self.take_back_where(|delivery| delivery.until <= now)
+        self.take_back_where(|_, delivery| delivery.until <= now) > 0
     }
 
     /// Makes deliveries older than `since` available again if their worker is not connected: the loss of a worker that polls
     /// and never connects is not detected otherwise. Returns true if there were any.
     pub fn forget_strangers(&mut self, since: Timestamp, is_there: impl Fn(WorkerId) -> bool) -> bool {
         let latest = since.plus_ms(self.settings.ack_wait as i64);
-        self.take_back_where(|delivery| delivery.until <= latest && delivery.worker.is_some_and(|worker| !is_there(worker)))
+        self.take_back_where(|_, delivery| delivery.until <= latest && delivery.worker.is_some_and(|worker| !is_there(worker))) > 0
     }
 
-    fn take_back_where(&mut self, which: impl Fn(&Delivery) -> bool) -> bool {
-        let mut back: Vec<Seq> = self.deliveries.iter().filter(|(_, d)| which(d)).map(|(seq, _)| *seq).collect();
+    fn take_back_where(&mut self, which: impl Fn(Seq, &Delivery) -> bool) -> usize {
+        let mut back: Vec<Seq> = self.deliveries.iter().filter(|(seq, delivery)| which(**seq, delivery)).map(|(seq, _)| *seq).collect();
         back.sort_unstable_by(|a, b| b.cmp(a));
         for seq in &back {
             self.take_back(*seq);
         }
-        !back.is_empty()
+        back.len()
     }
 
     /// Whether an acknowledgement is accepted.

@@ -146,6 +146,25 @@ fn what_is_not_acknowledged_comes_again() {
 }
 
 #[test]
+fn what_a_worker_does_not_hold_is_delivered_again() {
+    let mut frontier = Frontier::new(settings(1));
+    pushed(&mut frontier, &[1, 2, 3]);
+    while let Some((seq, _)) = frontier.lease(node(1), T) {
+        frontier.begin_report(seq);
+        frontier.reported(seq, 1, 0);
+    }
+    let (worker, other) = (WorkerId::random(), WorkerId::random());
+    let [held, lost, of_another] = [worker, worker, other].map(|worker| frontier.deliver(Some(worker), T).expect("a block"));
+    assert_eq!(frontier.keep_only(worker, &[held, lost]), 0);
+    assert_eq!(frontier.keep_only(worker, &[held, of_another]), 1);
+    assert_eq!(frontier.deliver(Some(worker), T), Some(lost));
+    frontier.begin_ack(held);
+    assert_eq!(frontier.keep_only(worker, &[lost]), 0, "an acknowledged block is not delivered again");
+    assert_eq!(frontier.check_ack(of_another), AckVerdict::Current);
+    assert_eq!(frontier.deliver(None, T), None);
+}
+
+#[test]
 fn what_went_to_a_worker_that_never_came_goes_to_others() {
     let mut frontier = Frontier::new(settings(1));
     pushed(&mut frontier, &[1]);

@@ -64,6 +64,8 @@ pub const PORT: u16 = 55_626;
 pub const BULK: &str = "application/x-webloom";
 /// The header with the state of the run, on responses about its queue.
 pub const RUN_STATE_HEADER: &str = "webloom-run-state";
+/// A header of polls: the blocks that the worker has received and not acknowledged, as ids separated by commas.
+pub const HOLDS_HEADER: &str = "webloom-holds";
 /// The longest WebSocket message, in bytes, on both sides.
 pub const MAX_FRAME: usize = 32 << 20;
 /// The largest body of a push, in bytes, decompressed.

@@ -60,7 +60,8 @@ pub(crate) async fn carry(
     let over = loop {
         let has_room = at_work.is_empty() || in_hand.values().sum::<usize>() < MOST_IN_HAND;
         if poll.is_none() && at_work.len() < in_flight && has_room {
-            poll = Some(run.client.poll(run.identity(), worker, in_flight - at_work.len()).boxed_local());
+            let (most, holds) = (in_flight - at_work.len(), in_hand.keys().copied().collect::<Vec<_>>());
+            poll = Some(async move { run.client.poll(run.identity(), worker, most, &holds).await }.boxed_local());
         }
         let polled = async {
             match &mut poll {

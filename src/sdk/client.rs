@@ -3,13 +3,13 @@
 use super::backoff::Backoff;
 use super::error::Error;
 use crate::config::addresses::Addresses;
-use crate::domain::ids::{Identity, WorkerId};
+use crate::domain::ids::{BlockId, Identity, WorkerId};
 use crate::domain::run::RunState;
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{Pushed, read_json};
 use crate::protocol::token::own;
 use crate::protocol::zstd_frame;
-use crate::protocol::{BULK, RUN_STATE_HEADER};
+use crate::protocol::{BULK, HOLDS_HEADER, RUN_STATE_HEADER};
 use awc::http::{Method, StatusCode, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -19,6 +19,9 @@ use std::time::Duration;
 const POLL_WAIT_S: u64 = 30;
 /// The longest pause between two tries if there are several brokers, one of which will soon lead.
 const BRIEF_PAUSE: Duration = Duration::from_secs(1);
+/// A header with more ids is too long for some proxies.
+const MOST_HOLDS: usize = 200;
+const JSON: &[(&str, &str)] = &[("accept", "application/json")];
 /// Timeout of all other calls.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest response: a block is as large as its pages.
@@ -105,13 +108,23 @@ impl Client {
         }
     }
 
-    /// Makes one call without retries. `path` begins with a slash; `accept` is the wanted media type.
+    /// Makes one call without retries. `path` begins with a slash.
     ///
     /// # Errors
     /// See [`Failure`].
-    pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>, accept: &str, limit: Duration) -> Result<Answer, Failure> {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+        headers: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<Answer, Failure> {
         let (number, broker) = self.brokers.current();
-        let mut request = self.http.request(method, address(broker, path)).insert_header((header::ACCEPT, accept));
+        let mut request = self.http.request(method, address(broker, path));
+        for header in headers {
+            request = request.insert_header(*header);
+        }
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));
         }
@@ -163,13 +176,13 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Bytes>,
-        accept: &str,
+        headers: &[(&str, &str)],
         limit: Duration,
     ) -> Result<Answer, Error> {
         let mut backoff = Backoff::default();
         let mut told = false;
         loop {
-            match self.call(method.clone(), path, body.clone(), accept, limit).await {
+            match self.call(method.clone(), path, body.clone(), headers, limit).await {
                 Ok(answer) => return Ok(answer),
                 Err(Failure::Final(problem)) => return Err(refusal(problem)),
                 Err(Failure::Again { after, reason }) => {
@@ -190,33 +203,34 @@ impl Client {
     /// The broker's rejection, or a response that cannot be parsed.
     pub async fn json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&serde_json::Value>) -> Result<T, Error> {
         let body = body.map(|value| Bytes::from(value.to_string()));
-        let answer = self.send_until_answered(method, path, body, "application/json", CALL_TIMEOUT).await?;
+        let answer = self.send_until_answered(method, path, body, JSON, CALL_TIMEOUT).await?;
         read(&answer)
     }
 
     pub(crate) async fn push(&self, run: Identity, requests: Bytes) -> Result<Pushed, Error> {
-        let answer = self
-            .send_until_answered(Method::POST, &format!("/requestqueue/{run}"), Some(requests), "application/json", CALL_TIMEOUT)
-            .await?;
+        let answer = self.send_until_answered(Method::POST, &format!("/requestqueue/{run}"), Some(requests), JSON, CALL_TIMEOUT).await?;
         read(&answer)
     }
 
     pub(crate) async fn acknowledge(&self, run: Identity, body: Bytes) -> Result<Pushed, Error> {
         let path = format!("/requestqueue/{run}/ack");
-        read(&self.send_until_answered(Method::POST, &path, Some(body), "application/json", CALL_TIMEOUT).await?)
+        read(&self.send_until_answered(Method::POST, &path, Some(body), JSON, CALL_TIMEOUT).await?)
     }
 
-    /// Waits for finished blocks, at most `most` of them.
-    pub(crate) async fn poll(&self, run: Identity, worker: WorkerId, most: usize) -> Result<Answer, Error> {
+    /// Waits for finished blocks, at most `most` of them. `holds` are the blocks that the worker has: it did not receive others.
+    pub(crate) async fn poll(&self, run: Identity, worker: WorkerId, most: usize, holds: &[BlockId]) -> Result<Answer, Error> {
         let path = format!("/requestqueue/{run}?wait={POLL_WAIT_S}&max={most}&worker={worker}");
-        self.send_until_answered(Method::GET, &path, None, BULK, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
+        let holds = (holds.len() <= MOST_HOLDS).then(|| holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        let headers = [Some(("accept", BULK)), holds.as_deref().map(|holds| (HOLDS_HEADER, holds))];
+        let headers: Vec<(&str, &str)> = headers.into_iter().flatten().collect();
+        self.send_until_answered(Method::GET, &path, None, &headers, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
     }
 
     /// Reports that the first requests of a run are pushed, or why they are not.
     pub(crate) async fn start_returned(&self, run: Identity, error: Option<&str>) -> Result<(), Error> {
         let path = format!("/api/v1/runs/{run}/start-returned");
         let body = serde_json::json!({ "error": error }).to_string();
-        self.send_until_answered(Method::POST, &path, Some(Bytes::from(body)), "application/json", CALL_TIMEOUT).await.map(drop)
+        self.send_until_answered(Method::POST, &path, Some(Bytes::from(body)), JSON, CALL_TIMEOUT).await.map(drop)
     }
 }
 

@@ -38,6 +38,7 @@ mod workers;
 mod works;
 
 pub use crate::actors::job::TriggerOrder;
+pub use crate::actors::run::PollOptions;
 pub use crate::actors::supervision::ActorFilter;
 pub use audit::{AuditFilter, AuditedCall};
 pub use failures::FailureFilter;
@@ -49,7 +50,7 @@ pub use numbers::NumberedId;
 pub use peers::NodeMeeting;
 pub use pending::PendingFilter;
 pub use plans::FireFilter;
-pub use queue::{PollOptions, Receipt};
+pub use queue::Receipt;
 pub use runs::RunFilter;
 pub use sites::SiteFilter;
 pub use workers::WorkerFilter;

@@ -2,8 +2,8 @@
 
 use super::Service;
 use crate::actors::reply::{problem_of, reply};
-use crate::actors::run::{Delivered, DeliveredBlock, RunHandle};
-use crate::domain::ids::{BlockId, Identity, WorkerId};
+use crate::actors::run::{Delivered, DeliveredBlock, PollOptions, RunHandle};
+use crate::domain::ids::{BlockId, Identity};
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
@@ -13,20 +13,6 @@ use crate::protocol::problem::Problem;
 use crate::protocol::push::Pushed;
 use crate::store::GetRun;
 use bytes::Bytes;
-use std::time::Duration;
-
-/// Options of a poll.
-#[derive(Debug, Clone, Copy)]
-pub struct PollOptions {
-    /// The calling worker.
-    pub worker: Option<WorkerId>,
-    /// Maximum number of blocks in the answer.
-    pub max: usize,
-    /// Maximum time to wait.
-    pub wait: Duration,
-    /// Treat delivered blocks as acknowledged.
-    pub auto_ack: bool,
-}
 
 /// Blocks on their way to the client that polled. If dropped before they arrive, the blocks go to other clients at once.
 #[derive(Debug)]
@@ -82,7 +68,7 @@ impl Service {
     pub async fn poll(&self, identity: Identity, options: PollOptions) -> Result<(Delivered, Option<Receipt>), Problem> {
         match self.run_at_work(identity).await {
             Ok(run) => {
-                let delivered = run.poll(options.worker, options.max, options.wait, options.auto_ack).wait().await?;
+                let delivered = run.poll(options).wait().await?;
                 let receipt = (!delivered.blocks.is_empty()).then(|| Receipt::of(run, &delivered.blocks));
                 Ok((delivered, receipt))
             }

@@ -40,6 +40,7 @@ mod kill;
 mod kill_schedule;
 mod kill_tasks;
 mod live_logs;
+mod lost_answers;
 mod mail;
 mod management;
 mod metrics;

@@ -28,6 +28,8 @@ MOST_REQUESTS, MOST_CHARACTERS = 5_000, 8 << 20
 TRIES, FIRST_PAUSE_S = 3, 0.1
 #: Lines of one call.
 MOST_LINES = 500
+# A header with more ids is too long for some proxies.
+MOST_HOLDS = 200
 _FIELD = re.compile(r"requests\[(\d+)\]")
 
 
@@ -186,7 +188,11 @@ class Crawl:
 
     async def _poll(self) -> tuple[list[FinishedBlock], str]:
         query = {"wait": 30, "max": max(2, 2 * self.parallel), "worker": self.worker_id}
-        answer = await self._call("GET", self._queue, query=query, accept=MEDIA_TYPE)
+        headers = {"Accept": MEDIA_TYPE}
+        if len(self._in_hand) <= MOST_HOLDS:
+            # The broker delivers again what was in an answer that was lost on its way.
+            headers["Webloom-Holds"] = ",".join(self._in_hand)
+        answer = await self._call("GET", self._queue, query=query, headers=headers)
         found = read_deliveries(answer.content) if answer.status_code == 200 else []
         return found, answer.headers.get("webloom-run-state", "")
 
@@ -316,12 +322,13 @@ class Crawl:
         query: dict[str, Any] | None = None,
         body: Any = None,
         raw: bytes | None = None,
-        accept: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Any:
         """A call that is repeated while the broker is away."""
+        if raw is not None:
+            headers = {"Content-Type": "application/json"}
         while True:
             try:
-                headers = {"Accept": accept} if accept else {"Content-Type": "application/json"} if raw else None
                 return await self.client._send(method, path, query, body, raw, headers)
             except BrokerUnavailable as error:
                 log.warning("broker is away run_id=%s error=%s", self.run.identity, error)

@@ -1,8 +1,8 @@
 //! Delivers finished blocks to workers.
 
-use super::{Delivered, DeliveredBlock, EndPolls, Poll, RunActor, Undelivered, Waiting};
+use super::{Delivered, DeliveredBlock, EndPolls, Poll, PollOptions, RunActor, Undelivered, Waiting};
 use crate::domain::block::AckVerdict;
-use crate::domain::ids::Seq;
+use crate::domain::ids::{BlockId, Seq, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{Ack, ReadResultsWithin};
@@ -110,6 +110,25 @@ impl RunActor {
         });
     }
 
+    /// A worker that says which blocks it has did not receive the others, and does not wait for the answer of an earlier poll.
+    fn deliver_lost(&mut self, worker: WorkerId, holds: &[BlockId]) {
+        let identity = self.identity();
+        let held: Vec<Seq> = holds.iter().filter_map(|block| block.seq_in(identity)).collect();
+        let lost = self.kind.frontier.keep_only(worker, &held);
+        if lost > 0 {
+            log::info!(
+                "a worker did not receive an answer, delivering its blocks again run_id={identity} worker_id={worker} blocks={lost}"
+            );
+        }
+        for waiting in std::mem::take(&mut self.kind.pollers) {
+            if waiting.worker == Some(worker) {
+                waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
+            } else {
+                self.kind.pollers.push_back(waiting);
+            }
+        }
+    }
+
     fn not_taken(&mut self, seqs: &[Seq], ctx: &mut Context<Self>) {
         for seq in seqs.iter().rev() {
             self.kind.frontier.take_back(*seq);
@@ -152,13 +171,17 @@ impl Handler<Poll> for RunActor {
     fn handle(&mut self, m: Poll, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.poll");
         let now = Timestamp::steady();
-        let until = now.plus_ms(m.wait.as_millis() as i64);
-        let waiting = Waiting { worker: m.worker, max: m.max, until, auto_ack: m.auto_ack, reply: m.reply };
+        let PollOptions { worker, max, wait, auto_ack, holds } = m.options;
+        if let (Some(worker), Some(holds)) = (worker, holds) {
+            self.deliver_lost(worker, &holds);
+        }
+        let until = now.plus_ms(wait.as_millis() as i64);
+        let waiting = Waiting { worker, max, until, auto_ack, reply: m.reply };
         if self.context.followers.is_closed() {
             waiting.reply.send(Err(Problem::ending()));
         } else if self.kind.frontier.has_answered() && !self.life.is_ending() {
             self.deliver(waiting, now, ctx);
-        } else if m.wait.is_zero() || self.life.is_ending() {
+        } else if wait.is_zero() || self.life.is_ending() {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         } else {
             self.kind.pollers.push_back(waiting);

@@ -43,6 +43,15 @@ pub struct Push {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Poll {
+    /// What is asked for.
+    pub options: PollOptions,
+    /// The answer.
+    pub reply: Reply<Delivered>,
+}
+
+/// Options of a poll.
+#[derive(Debug, Clone)]
+pub struct PollOptions {
     /// The calling worker, if known.
     pub worker: Option<WorkerId>,
     /// Maximum number of blocks in the answer.
@@ -51,8 +60,8 @@ pub struct Poll {
     pub wait: Duration,
     /// Treat delivered blocks as acknowledged.
     pub auto_ack: bool,
-    /// The answer.
-    pub reply: Reply<Delivered>,
+    /// The blocks that the worker has received and not acknowledged, if it says so: then it polls this run with one call at a time.
+    pub holds: Option<Vec<BlockId>>,
 }
 
 /// The answer to a [`Poll`].
@@ -292,9 +301,9 @@ impl RunHandle {
     }
     /// See [`Poll`].
     #[must_use]
-    pub fn poll(&self, worker: Option<WorkerId>, max: usize, wait: Duration, auto_ack: bool) -> Answer<Delivered> {
+    pub fn poll(&self, options: PollOptions) -> Answer<Delivered> {
         let (reply, answer) = reply();
-        self.0.tell(Poll { worker, max, wait, auto_ack, reply });
+        self.0.tell(Poll { options, reply });
         answer
     }
     /// See [`Report`].

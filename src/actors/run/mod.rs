@@ -27,7 +27,7 @@ mod workers;
 
 pub use message::{
     BlockPlace, BlocksEvent, Delivered, DeliveredBlock, Discard, EndPolls, Grant, HandOver, ListLeases, NodeHolds, NodeLost, NodeNews,
-    Poll, Push, ReannounceRun, Report, Requeue, SetPaused, StartReturned, Undelivered, WorkerNews,
+    Poll, PollOptions, Push, ReannounceRun, Report, Requeue, SetPaused, StartReturned, Undelivered, WorkerNews,
 };
 
 pub use requests::text_of;

@@ -2,7 +2,7 @@
 
 use crate::actors::run::DeliveredBlock;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::ids::{BlockId, Identity, PeerId, WorkerId};
+use crate::domain::ids::{BlockId, Identity, InvalidId, PeerId, WorkerId};
 use crate::domain::request::RequestBatch;
 use crate::edge::Edge;
 use crate::edge::answer::Traced;
@@ -11,13 +11,14 @@ use crate::edge::body::{aside, id, parse, read};
 use crate::edge::error::Failure;
 use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
+use crate::fault;
 use crate::protocol::api::Page;
 use crate::protocol::delivery::{self, Block, Outcome};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
 use crate::protocol::zstd_frame;
-use crate::protocol::{BULK, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
-use crate::service::PollOptions;
+use crate::protocol::{BULK, HOLDS_HEADER, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
+use crate::service::{PollOptions, Receipt};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, ContentType};
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -143,6 +144,15 @@ pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
     }
 }
 
+/// The blocks that the polling worker says it has, if it says so.
+fn holds_of(request: &HttpRequest) -> Result<Option<Vec<BlockId>>, Problem> {
+    let Some(value) = request.headers().get(HOLDS_HEADER) else { return Ok(None) };
+    let wrong = |detail: String| Problem::malformed(detail).at(HOLDS_HEADER);
+    let text = value.to_str().map_err(|_| wrong("ids of blocks are expected, separated by commas".to_owned()))?;
+    let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::parse);
+    ids.collect::<Result<_, _>>().map(Some).map_err(|e: InvalidId| wrong(e.to_string()))
+}
+
 /// `GET /requestqueue/{identity}`
 pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let identity: Identity = id(&edge, &request, "identity").await?;
@@ -165,8 +175,13 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
         }
     }
     let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
-    let polled = edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack });
+    let polled = edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack, holds: holds_of(&request)? });
     let (delivered, mut receipt) = caller.while_admitted(&edge.tokens, polled).await?;
+    if !delivered.blocks.is_empty() && fault::fails("edge.poll.lost") {
+        // The broker takes the answer for sent, and the client does not get it.
+        receipt.into_iter().for_each(Receipt::arrived);
+        return Err(Problem::internal().into());
+    }
     let mut answer = HttpResponse::Ok();
     answer.insert_header((RUN_STATE_HEADER, delivered.state.name()));
     if delivered.blocks.is_empty() {
