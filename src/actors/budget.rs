@@ -56,7 +56,11 @@ impl Budget {
         let mut shares = self.0.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let used = match shares.get(name) {
             Some(used) => Arc::clone(used),
-            None => Arc::clone(shares.entry(name.to_owned()).or_default()),
+            None => {
+                // Tokens come and go with each reload of the token file: a share that is not in use is made again when it is needed.
+                shares.retain(|_, used| Arc::strong_count(used) > 1);
+                Arc::clone(shares.entry(name.to_owned()).or_default())
+            }
         };
         Share { all: Arc::clone(&self.0), used }
     }

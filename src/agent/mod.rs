@@ -111,6 +111,9 @@ pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
 /// The broker rejects the token at the start, or the node's id cannot be stored.
 pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
     let identity = node_id::resolve(&config)?;
+    if let Some(warning) = program::warning(&config.programs, nix::unistd::Uid::effective().is_root()) {
+        log::warn!("{warning}");
+    }
     let _ports = port::keep_free(&config.broker);
     let client = socket::client();
     let agent = Rc::new(Agent::new(config, &identity, client.clone()));

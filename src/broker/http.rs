@@ -3,29 +3,35 @@
 use super::BootError;
 use super::wire::Wire;
 use crate::config::broker::BrokerConfig;
+use crate::edge::connections::Refused;
 use crate::edge::forward;
 use crate::edge::shell::shell;
 use crate::edge::standby::{gate, standby_routes};
 use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, routes};
 use crate::private;
+use crate::protocol::problem::Problem;
 use actix_http::HttpService;
+use actix_http::error::DispatchError;
 use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, map_config};
-use actix_tls::accept::rustls_0_23::Acceptor;
+use actix_tls::accept::rustls_0_23::{Acceptor, TlsStream};
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Extensions, Server, ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, Error};
-use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// How long the shutdown waits for active calls, and then for unsent responses.
 const END: Duration = Duration::from_secs(5);
 /// Maximum bytes of a response that the system buffers. A larger buffer would hide a peer that does not read.
 const UNSENT: u32 = 128 << 10;
+/// How long the refusal of a connection may take, and how many bytes of its request are read meanwhile.
+const REFUSING: Duration = Duration::from_millis(500);
+const MOST_UNREAD: u64 = 64 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// A client that closes a connection while it waits has disconnected: blocks written to it would be unavailable until AckWait.
 const ALLOW_HALF_CLOSED: bool = false;
@@ -149,6 +155,43 @@ where
     Ok(Serving { handle, traffic })
 }
 
+/// Counts an accepted connection, or refuses it if too many are open.
+async fn admit<T: AsyncRead + AsyncWrite + Unpin>(
+    mut connection: T,
+    peer: Option<SocketAddr>,
+    traffic: Traffic,
+) -> Result<(Wire<T>, Option<SocketAddr>), DispatchError> {
+    let refused = match traffic.admit(peer.map(|peer| peer.ip())) {
+        Ok(open) => return Ok((Wire::new(connection, open), peer)),
+        Err(refused) => refused,
+    };
+    let refuse = async {
+        let answer = refusal(refused);
+        connection.write_all(answer.as_bytes()).await?;
+        connection.shutdown().await?;
+        // The request is read, because closing a connection with unread bytes would discard the answer.
+        tokio::io::copy(&mut connection.take(MOST_UNREAD), &mut tokio::io::sink()).await
+    };
+    // The peer may be gone, or may not read: it is closed anyway.
+    let _ = tokio::time::timeout(REFUSING, refuse).await;
+    Err(DispatchError::DisconnectTimeout)
+}
+
+/// The answer to a connection that is refused.
+fn refusal(refused: Refused) -> String {
+    let detail = match refused {
+        Refused::All => "the broker has the maximum number of open connections; close some, retry later, or raise --max-connections",
+        Refused::Address => {
+            "this address has the maximum number of open connections; close some, retry later, or raise --max-connections-per-address"
+        }
+    };
+    let problem = serde_json::to_string(&Problem::busy(detail)).unwrap_or_default();
+    let length = problem.len();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{problem}"
+    )
+}
+
 /// Does the same as `HttpServer` of actix-web, but with our own connections and without HTTP/2. With HTTP/2, actix-http continues
 /// a request whose caller has disconnected, and the result of a poll would be lost.
 fn server<T, B>(
@@ -183,7 +226,7 @@ where
             let connect = move |connection: TcpStream| {
                 set_up(&connection);
                 let peer = connection.peer_addr().ok();
-                ready(Ok((Wire::new(connection, traffic.connection()), peer)))
+                admit(connection, peer, traffic.clone())
             };
             actix_service::fn_service(connect).and_then(http!())
         };
@@ -193,13 +236,14 @@ where
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let service = move || {
         let traffic = traffic.clone();
+        let connect = move |connection: TlsStream<TcpStream>| {
+            set_up(connection.get_ref().0);
+            let peer = connection.get_ref().0.peer_addr().ok();
+            admit(connection, peer, traffic.clone())
+        };
         Acceptor::new(tls.clone())
-            .map(move |connection| {
-                set_up(connection.get_ref().0);
-                let peer = connection.get_ref().0.peer_addr().ok();
-                (Wire::new(connection, traffic.connection()), peer)
-            })
-            .map_err(|_| actix_http::error::DispatchError::HandlerDroppedPayload)
+            .map_err(|_| DispatchError::HandlerDroppedPayload)
+            .and_then(actix_service::fn_service(connect))
             .and_then(http!())
     };
     Ok(builder.listen("https", listener, service)?.run())

@@ -142,7 +142,8 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
         owners: Owners::default(),
         scheduler_net: config.scheduler_net.clone(),
         budget: Budget::new(config.in_flight_bytes),
-        traffic: Traffic::default(),
+        ids_per_token: config.ids_per_token,
+        traffic: Traffic::new(config.connections),
         is_tls: config.tls.is_some(),
     }
 }

@@ -4,7 +4,8 @@ use super::failure::Failure;
 use super::{say, say_error};
 use crate::broker::{BootError, Broker};
 use crate::config::alerts::{AlertConfig, MailConfig};
-use crate::config::broker::{BrokerConfig, IN_FLIGHT_BYTES, LEAST_IN_FLIGHT_BYTES, SchedulerNet, Times, TlsFiles};
+use crate::config::broker::{BrokerConfig, IDS_PER_TOKEN, IN_FLIGHT_BYTES, LEAST_IN_FLIGHT_BYTES, SchedulerNet, Times, TlsFiles};
+use crate::config::connections::ConnectionLimits;
 use crate::config::keep::KeepConfig;
 use crate::config::lease::{LeaseConfig, advertised};
 use crate::config::tokens::Tokens;
@@ -61,6 +62,15 @@ pub struct Args {
     /// with one token get three quarters of it
     #[arg(long, env = "WEBLOOM_IN_FLIGHT_MB", default_value_t = IN_FLIGHT_BYTES >> 20, value_parser = in_flight_mb)]
     in_flight_mb: usize,
+    /// Connections that may be open at a time, HTTP and WebSocket together
+    #[arg(long, env = "WEBLOOM_MAX_CONNECTIONS", default_value_t = ConnectionLimits::ALL, value_parser = at_least_one)]
+    max_connections: usize,
+    /// Connections that may be open at a time from one address, or one IPv6 /64 network [default: 5000, and no limit for loopback]
+    #[arg(long, env = "WEBLOOM_MAX_CONNECTIONS_PER_ADDRESS", value_parser = at_least_one)]
+    max_connections_per_address: Option<usize>,
+    /// Ids of nodes and workers that one token may own
+    #[arg(long, env = "WEBLOOM_IDS_PER_TOKEN", default_value_t = IDS_PER_TOKEN, value_parser = at_least_one)]
+    ids_per_token: usize,
     /// Milliseconds between heartbeats of a node
     #[arg(long, default_value_t = Times::default().node_heartbeat)]
     node_heartbeat: u64,
@@ -119,6 +129,10 @@ pub struct Args {
     lease_ms: u64,
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "a whole number from 1 is expected".to_owned())
+}
+
 fn in_flight_mb(text: &str) -> Result<usize, String> {
     let least = LEAST_IN_FLIGHT_BYTES >> 20;
     let megabytes = text.parse().ok().filter(|mb| (least..=1 << 20).contains(mb));
@@ -170,6 +184,8 @@ impl Args {
             tokens,
             threads: self.threads.max(1),
             in_flight_bytes: self.in_flight_mb << 20,
+            connections: ConnectionLimits { all: self.max_connections, of_address: self.max_connections_per_address },
+            ids_per_token: self.ids_per_token,
             times,
             alerts,
             keep,

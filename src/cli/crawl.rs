@@ -3,7 +3,8 @@
 use super::local_broker::LocalBroker;
 use super::say;
 use crate::config::agent::AgentConfig;
-use crate::config::broker::{BrokerConfig, IN_FLIGHT_BYTES, SchedulerNet, Times};
+use crate::config::broker::{BrokerConfig, IDS_PER_TOKEN, IN_FLIGHT_BYTES, SchedulerNet, Times};
+use crate::config::connections::ConnectionLimits;
 use crate::config::lease::LeaseConfig;
 use crate::config::tokens::Tokens;
 use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, check_outputs, drive, serve};
@@ -47,6 +48,8 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
         tokens: Tokens::default(),
         threads: 1,
         in_flight_bytes: IN_FLIGHT_BYTES,
+        connections: ConnectionLimits::default(),
+        ids_per_token: IDS_PER_TOKEN,
         times: Times::default(),
         alerts,
         keep,

@@ -155,6 +155,7 @@ fn screen(status: &Value) -> String {
     }
     let attention: Vec<String> = items(&status["attention"]).iter().filter_map(Value::as_str).map(|text| format!("  {text}")).collect();
     parts.push(match attention.len() {
+        0 if failed > 0 => "nothing else needs attention".to_owned(),
         0 => "nothing needs attention".to_owned(),
         _ => format!("needs attention:\n{}", attention.join("\n")),
     });
@@ -169,6 +170,16 @@ mod tests {
     fn runs_are_counted_by_the_metrics() {
         let figures = "# TYPE webloom_runs gauge\nwebloom_runs{state=\"pending\"} 2\nwebloom_runs{state=\"running\"} 1\nother 4\n";
         assert_eq!(runs(figures), json!({ "pending": 2, "running": 1 }));
+    }
+
+    #[test]
+    fn after_failures_it_does_not_say_that_nothing_needs_attention() {
+        let mut status =
+            json!({ "brokers": [], "nodes": {}, "workers": {}, "runs": {}, "failedLastDay": 0, "failed": [], "attention": [] });
+        assert!(screen(&status).ends_with("nothing needs attention"), "{}", screen(&status));
+        status["failedLastDay"] = json!(1);
+        status["failed"] = json!([{ "identity": "r1", "jobName": "j" }]);
+        assert!(screen(&status).ends_with("nothing else needs attention"), "{}", screen(&status));
     }
 
     #[test]

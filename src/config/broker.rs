@@ -1,6 +1,7 @@
 //! The broker's settings.
 
 use super::alerts::AlertConfig;
+use super::connections::ConnectionLimits;
 use super::keep::KeepConfig;
 use super::lease::LeaseConfig;
 use super::tokens::{LEAST, Tokens};
@@ -15,6 +16,9 @@ use std::path::PathBuf;
 pub const IN_FLIGHT_BYTES: usize = 1 << 30;
 /// The minimum: the largest body of most calls must fit into the share of one token.
 pub const LEAST_IN_FLIGHT_BYTES: usize = 64 << 20;
+
+/// The default of [`BrokerConfig::ids_per_token`].
+pub const IDS_PER_TOKEN: usize = 20_000;
 
 /// Checked settings of a broker.
 #[derive(Debug, Clone)]
@@ -33,6 +37,10 @@ pub struct BrokerConfig {
     pub threads: usize,
     /// Maximum bytes held at once for all clients: incoming bodies and frames, and unsent responses and frames.
     pub in_flight_bytes: usize,
+    /// How many connections may be open.
+    pub connections: ConnectionLimits,
+    /// How many ids of nodes and workers one token may own.
+    pub ids_per_token: usize,
     /// Timeouts of the actors.
     pub times: Times,
     /// How alerts are sent.
@@ -188,6 +196,8 @@ mod tests {
             tokens: Tokens::parse(tokens).expect("tokens"),
             threads: 1,
             in_flight_bytes: IN_FLIGHT_BYTES,
+            connections: ConnectionLimits::default(),
+            ids_per_token: IDS_PER_TOKEN,
             times: Times::default(),
             alerts: AlertConfig::default(),
             keep: KeepConfig::default(),

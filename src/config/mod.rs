@@ -8,6 +8,8 @@ pub mod alerts;
 #[cfg(feature = "broker")]
 pub mod broker;
 #[cfg(feature = "broker")]
+pub mod connections;
+#[cfg(feature = "broker")]
 pub mod keep;
 #[cfg(feature = "broker")]
 pub mod lease;

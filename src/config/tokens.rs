@@ -86,6 +86,16 @@ impl TokenKey {
         }
         Some(Self(key))
     }
+
+    /// A name for what is counted for each token. It is part of the key, so it never leaves the process either.
+    #[must_use]
+    pub fn share(self) -> String {
+        use std::fmt::Write as _;
+        self.0[..16].iter().fold(String::new(), |mut name, byte| {
+            let _ = write!(name, "{byte:02x}");
+            name
+        })
+    }
 }
 
 impl std::fmt::Debug for TokenKey {
@@ -321,6 +331,12 @@ impl Tokens {
         let unnamed = unnamed.iter().map(|entry| (entry.key, owner(&entry.text, id)));
         // The text of a named token is not stored, so its hash stands for it.
         unnamed.chain(self.named.keys().into_iter().map(|key| (key, owner(&key.hex(), id)))).collect()
+    }
+
+    /// The stored value that identifies one token as the owner of an id.
+    #[must_use]
+    pub fn owner(&self, key: TokenKey, id: &str) -> Option<String> {
+        self.owners(id).into_iter().find(|(of, _)| *of == key).map(|(_, owner)| owner)
     }
 }
 

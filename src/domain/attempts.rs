@@ -119,8 +119,9 @@ impl<T: Copy + PartialEq> Attempts<T> {
     }
 }
 
-/// One machine may own all addresses of an IPv6 /64 network.
-fn network(address: IpAddr) -> IpAddr {
+/// The address that stands for a peer: one machine may own all addresses of an IPv6 /64 network.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits((v6.to_bits() >> 64) << 64)),
         other => other,

@@ -30,6 +30,8 @@ pub mod guards;
 pub mod ids;
 pub mod job;
 #[cfg(feature = "broker")]
+mod known_properties;
+#[cfg(feature = "broker")]
 pub mod leader;
 #[cfg(feature = "broker")]
 pub mod lifecycle;

@@ -213,6 +213,37 @@ fn is_placeholder(text: &str) -> bool {
         || text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphabetic()))
 }
 
+/// The method and the URL of a callback, as a run shows them.
+#[must_use]
+pub fn mask_request(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((method, url)) => format!("{method} {}", mask_url(url)),
+        None => mask_url(text),
+    }
+}
+
+/// Masks the stored response of a callback: what its receiver answered is as secret as what was sent to it. Its status and its times
+/// stay, and where it came from.
+pub fn mask_response(response: &mut Value) {
+    for (name, value) in response.as_object_mut().into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("body", value) => *value = MASK.into(),
+            ("url", Value::String(url)) => *url = mask_url(url),
+            ("headers", Value::Object(headers)) => {
+                for (name, value) in headers {
+                    match (name.to_ascii_lowercase().as_str(), value) {
+                        ("location", Value::String(url)) => *url = mask_url(url),
+                        ("content-type" | "date" | "retry-after" | "x-request-id", _) => {}
+                        (_, value) => *value = MASK.into(),
+                    }
+                }
+            }
+            ("headers", value) => *value = MASK.into(),
+            _ => {}
+        }
+    }
+}
+
 /// A webhook URL for display: only its host, because the path is often the secret.
 #[must_use]
 pub fn mask_webhook(text: &str) -> String {

@@ -115,3 +115,15 @@ fn urls_are_cut_where_secrets_are() {
     }
     assert_eq!(mask_webhook("https://hooks.example.com/services/T0/B0/xyz?a"), "https://hooks.example.com/**hidden**");
 }
+
+#[test]
+fn the_response_of_a_callback_is_masked_but_not_its_status() {
+    let mut response = serde_json::json!({ "status": 200, "durationMs": 3, "attempt": 1, "body": "", "url": "https://me:pw@x.test/a?key=1",
+        "headers": { "content-type": "text/plain", "location": "https://x.test/?session=s", "x-other": "o" } });
+    mask_response(&mut response);
+    let expected = serde_json::json!({ "status": 200, "durationMs": 3, "attempt": 1, "body": MASK,
+        "url": format!("https://me:{MASK}@x.test/a?key={MASK}"),
+        "headers": { "content-type": "text/plain", "location": format!("https://x.test/?session={MASK}"), "x-other": MASK } });
+    assert_eq!(response, expected);
+    assert_eq!(mask_request("POST https://x.test/?key=1"), format!("POST https://x.test/?key={MASK}"));
+}

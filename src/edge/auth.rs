@@ -76,6 +76,12 @@ impl Caller {
         self.role.map(Role::name)
     }
 
+    /// The name of its share of the memory budget: each token has one.
+    #[must_use]
+    pub fn share(&self) -> String {
+        self.checked.map_or_else(String::new, |(key, _)| key.share())
+    }
+
     /// Whether the caller has this permission.
     #[must_use]
     pub fn may(&self, need: Need) -> bool {

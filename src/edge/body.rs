@@ -6,6 +6,7 @@
 use super::Edge;
 use super::auth::Caller;
 use super::error::Failure;
+use super::intake::Arrival;
 use crate::actors::budget::{Budget, Charge};
 use crate::domain::ids::{InvalidId, NumberOr};
 use crate::protocol::problem::Problem;
@@ -52,8 +53,7 @@ fn edge_of(request: &HttpRequest) -> Result<&Edge, Failure> {
 /// An empty charge in the caller's share of the budget. Call it after the access check.
 pub fn nothing_held(budget: &Budget, request: &HttpRequest) -> Charge {
     let extensions = request.extensions();
-    let name = extensions.get::<Caller>().and_then(|caller| caller.name.as_deref());
-    budget.share(name.unwrap_or_default()).nothing()
+    budget.share(&extensions.get::<Caller>().map(Caller::share).unwrap_or_default()).nothing()
 }
 
 /// A body that is read piece by piece.
@@ -112,13 +112,21 @@ impl<'r> Pieces<'r> {
 /// The body is over the limit before or after unpacking, too slow, cut short, damaged, or in an unknown encoding; or the memory budget is
 /// used up.
 pub async fn read(request: &HttpRequest, payload: web::Payload, limit: usize) -> Result<Bytes, Failure> {
+    read_as(request, payload, limit, None).await
+}
+
+/// Like [`read`], for a body that may have to wait for others while it arrives.
+///
+/// # Errors
+/// Those of [`read`], or it waited too long.
+pub async fn read_as(request: &HttpRequest, payload: web::Payload, limit: usize, arrival: Option<&mut Arrival>) -> Result<Bytes, Failure> {
     let declared: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
     if declared > limit {
         return Err(Problem::too_large(limit).into());
     }
     let encoding = request.headers().get(CONTENT_ENCODING).map_or(Ok("identity"), |v| v.to_str()).unwrap_or("?");
     let encoding = Encoding::named(encoding)?;
-    let (body, charge) = gather(request, payload, declared, limit).await?;
+    let (body, charge) = gather(request, payload, declared, limit, arrival).await?;
     let (body, charge) = match encoding {
         None => (body, charge),
         Some(encoding) => unpack(request, body, charge, encoding, limit).await?,
@@ -130,13 +138,22 @@ pub async fn read(request: &HttpRequest, payload: web::Payload, limit: usize) ->
 }
 
 /// Joins the pieces of a body; a body of one piece is not copied.
-async fn gather(request: &HttpRequest, payload: web::Payload, declared: usize, limit: usize) -> Result<(Bytes, Option<Charge>), Failure> {
+async fn gather(
+    request: &HttpRequest,
+    payload: web::Payload,
+    declared: usize,
+    limit: usize,
+    mut arrival: Option<&mut Arrival>,
+) -> Result<(Bytes, Option<Charge>), Failure> {
     let mut pieces = Pieces::of(request, payload)?;
     let (mut first, mut joined, mut charge) = (Bytes::new(), BytesMut::new(), None);
     while let Some(piece) = pieces.next().await? {
         let bytes = first.len().max(joined.len()) + piece.len();
         if bytes > limit {
             return Err(Problem::too_large(limit).into());
+        }
+        if let Some(arrival) = &mut arrival {
+            arrival.reaches(bytes).await?;
         }
         if bytes > FREE {
             charge.get_or_insert_with(|| nothing_held(&pieces.edge.budget, request)).set(bytes).map_err(Problem::from)?;

@@ -3,9 +3,10 @@
 use super::auth::Caller;
 use crate::domain::alert::ChannelKind;
 use crate::domain::callback::Callback;
-use crate::domain::job::Properties;
-use crate::domain::secrets::{MASK, Secrets, mask_webhook};
+use crate::domain::job::{JobKind, Properties};
+use crate::domain::secrets::{MASK, Secrets, mask_request, mask_response, mask_webhook};
 use crate::protocol::alerts::AlertOutput;
+use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::management::{ExportedJob, JobChange, JobOutput};
 use serde_json::Value;
 
@@ -32,6 +33,21 @@ impl<T: Hide> Hide for Vec<T> {
 impl Hide for JobOutput {
     fn hide(&mut self) {
         Secrets { callback: self.job.callback.as_mut(), properties: &mut self.job.properties }.hide();
+    }
+}
+
+impl Hide for RunOutput {
+    fn hide(&mut self) {
+        if self.kind == JobKind::Callback.name() {
+            self.class_name = mask_request(&self.class_name);
+            self.result.iter_mut().for_each(mask_response);
+        }
+    }
+}
+
+impl<T: Hide> Hide for Page<T> {
+    fn hide(&mut self) {
+        self.items.hide();
     }
 }
 

@@ -8,9 +8,11 @@ mod attempts;
 mod audit;
 pub mod auth;
 mod body;
+pub mod connections;
 mod error;
 pub mod forward;
 mod http;
+mod intake;
 mod masks;
 pub mod openapi;
 mod owners;
@@ -47,6 +49,8 @@ pub struct Edge {
     pub owners: Owners,
     /// How to interpret jobs of Scheduler.NET's clients.
     pub scheduler_net: SchedulerNet,
+    /// How many ids of nodes and workers one token may own.
+    pub ids_per_token: usize,
     /// The memory budget for data of connected clients.
     pub budget: Budget,
     /// Open calls and connections.

@@ -2,27 +2,45 @@
 
 use super::Edge;
 use super::auth::Caller;
+use super::body::aside;
 use super::error::Failure;
 use crate::config::tokens::TokenKey;
 use crate::domain::ids::PeerId;
 use crate::protocol::problem::Problem;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Number of cached owners; beyond that, the store is asked again.
 const MOST: usize = 100_000;
 
+/// When a token owns the maximum number of ids, how long its ids are not counted again: cleanups release ids.
+const RECOUNT: Duration = Duration::from_secs(10);
+
 /// The owner tokens of ids that have called.
 #[derive(Debug, Clone, Default)]
-pub struct Owners(Arc<RwLock<HashMap<PeerId, TokenKey>>>);
+pub struct Owners(Arc<RwLock<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_peer: HashMap<PeerId, TokenKey>,
+    /// Ids of each token that has claimed one, by its share's name. It is too high by what was released since.
+    counts: HashMap<String, Count>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    ids: usize,
+    at: Instant,
+}
 
 impl Owners {
     fn get(&self, peer: PeerId) -> Option<TokenKey> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&peer).copied()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).by_peer.get(&peer).copied()
     }
 
     fn set(&self, peer: PeerId, owner: TokenKey) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut self.0.write().unwrap_or_else(PoisonError::into_inner).by_peer;
         if known.len() >= MOST {
             known.clear();
         }
@@ -31,7 +49,25 @@ impl Owners {
 
     /// Removes the owner of an id: its node or its worker was removed.
     pub fn forget(&self, peer: PeerId) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&peer);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.by_peer.remove(&peer);
+        known.counts.clear();
+    }
+
+    fn count(&self, owner: TokenKey) -> Option<Count> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).counts.get(&owner.share()).copied()
+    }
+
+    fn counted(&self, owner: TokenKey, ids: usize) {
+        let count = Count { ids, at: Instant::now() };
+        self.0.write().unwrap_or_else(PoisonError::into_inner).counts.insert(owner.share(), count);
+    }
+
+    /// Counts a new id.
+    fn count_one(&self, owner: TokenKey) {
+        if let Some(count) = self.0.write().unwrap_or_else(PoisonError::into_inner).counts.get_mut(&owner.share()) {
+            count.ids += 1;
+        }
     }
 }
 
@@ -49,11 +85,45 @@ pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failu
     }
     let (mine, others): (Vec<_>, Vec<_>) = edge.tokens.owners(&peer.to_string()).into_iter().partition(|(owner, _)| *owner == key);
     let Some((_, mine)) = mine.into_iter().next() else { return Err(Problem::unknown_token().into()) };
+    let is_new = edge.service.owner_of(peer).await?.is_none_or(|stored| stored != mine);
+    if is_new {
+        may_own_more(edge, key).await?;
+    }
     if !edge.service.claim_id(peer, mine, others.into_iter().map(|(_, owner)| owner).collect()).await? {
         return Err(foreign(peer));
     }
+    if is_new {
+        edge.owners.count_one(key);
+    }
     edge.owners.set(peer, key);
     Ok(())
+}
+
+/// Checks that the token may own one more id. Each id leaves rows for weeks, so one token must not make them without a limit.
+///
+/// # Errors
+/// It owns the maximum number.
+async fn may_own_more(edge: &Edge, key: TokenKey) -> Result<(), Failure> {
+    let most = edge.ids_per_token;
+    let owned = match edge.owners.count(key) {
+        Some(count) if count.ids < most || count.at.elapsed() < RECOUNT => count.ids,
+        _ => {
+            let (ids, tokens) = (edge.service.owned_ids().await?, edge.tokens.clone());
+            // What is stored for an id tells only who knows the token whose it is.
+            let owns = move |id: &str, stored: &String| tokens.owner(key, id).as_ref() == Some(stored);
+            let owned = aside(move || Ok(ids.iter().filter(|(id, stored)| owns(id, stored)).count())).await?;
+            edge.owners.counted(key, owned);
+            owned
+        }
+    };
+    if owned < most {
+        return Ok(());
+    }
+    log::warn!("id refused because the token owns the maximum number ids={owned}");
+    let detail = format!(
+        "nodes and workers with this token have {most} ids, the maximum: use the id of an earlier start again, have an admin remove nodes or workers that are gone, or raise --ids-per-token"
+    );
+    Err(Problem::too_many(detail).into())
 }
 
 /// Checks that the caller may act for this id, which it did not claim by name. The owner does not change.

@@ -3,6 +3,10 @@
 //! A stopping server first accepts no new connections, answers every waiting call, and waits for the calls in progress. Then the next
 //! leader may begin; only the last bytes remain to be sent.
 
+use super::connections::{Connections, Refused};
+use crate::config::connections::ConnectionLimits;
+use crate::protocol::exposition::Exposition;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -17,6 +21,7 @@ struct Inner {
     is_ending: watch::Sender<bool>,
     calls: AtomicUsize,
     connections: AtomicUsize,
+    admitted: Connections,
     fewer: Notify,
 }
 
@@ -25,19 +30,32 @@ struct Inner {
 pub struct Open {
     traffic: Traffic,
     counter: fn(&Inner) -> &AtomicUsize,
+    /// The address of an admitted connection.
+    admitted: Option<Option<IpAddr>>,
 }
 
 impl Default for Traffic {
     fn default() -> Self {
-        let is_ending = watch::Sender::new(false);
-        Self(Arc::new(Inner { is_ending, calls: AtomicUsize::new(0), connections: AtomicUsize::new(0), fewer: Notify::new() }))
+        Self::new(ConnectionLimits::default())
     }
 }
 
 impl Traffic {
+    /// Nothing is open yet.
+    #[must_use]
+    pub fn new(limits: ConnectionLimits) -> Self {
+        Self(Arc::new(Inner {
+            is_ending: watch::Sender::new(false),
+            calls: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            admitted: Connections::new(limits),
+            fewer: Notify::new(),
+        }))
+    }
+
     fn open(&self, counter: fn(&Inner) -> &AtomicUsize) -> Open {
         counter(&self.0).fetch_add(1, SeqCst);
-        Open { traffic: self.clone(), counter }
+        Open { traffic: self.clone(), counter, admitted: None }
     }
 
     /// Begins a call.
@@ -46,10 +64,26 @@ impl Traffic {
         self.open(|inner| &inner.calls)
     }
 
-    /// Begins a connection.
-    #[must_use]
+    /// Begins a connection that no limit applies to.
+    #[cfg(test)]
     pub fn connection(&self) -> Open {
         self.open(|inner| &inner.connections)
+    }
+
+    /// Begins a connection of a peer.
+    ///
+    /// # Errors
+    /// Too many are open.
+    pub fn admit(&self, address: Option<IpAddr>) -> Result<Open, Refused> {
+        self.0.admitted.open(address)?;
+        let mut open = self.open(|inner| &inner.connections);
+        open.admitted = Some(address);
+        Ok(open)
+    }
+
+    /// Writes the counters of connections as Prometheus metrics.
+    pub fn write(&self, page: &mut Exposition) {
+        self.0.admitted.write(page);
     }
 
     /// Starts the stop: incomplete bodies are dropped, and connections close after their current call.
@@ -101,6 +135,9 @@ impl Traffic {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        if let Some(address) = self.admitted {
+            self.traffic.0.admitted.close(address);
+        }
         let left = (self.counter)(&self.traffic.0).fetch_sub(1, SeqCst) - 1;
         if left == 0 && self.traffic.is_ending() {
             self.traffic.0.fewer.notify_waiters();

@@ -18,8 +18,8 @@ const LARGE_END_MARK: [u8; 4] = *b"PK\x06\x06";
 /// An entry of the directory, without its name and what follows that.
 const ENTRY: usize = 46;
 const ENTRY_MARK: [u8; 4] = *b"PK\x01\x02";
-/// Bytes of the directory: names, and what tools add to them.
-const MOST_BYTES: u64 = 32 << 20;
+/// Bytes of the directory: names, and what tools add to them. Readers keep all of it in memory, some parts twice.
+const MOST_BYTES: u64 = 8 << 20;
 
 /// A directory that may be read.
 pub(super) struct Directory {

@@ -37,6 +37,9 @@ fn apply(group: &mut Group, input: GroupInput) -> Result<(), Problem> {
     if group.name.is_empty() {
         return Err(Problem::invalid("name", "must not be empty"));
     }
+    if group.name.chars().any(char::is_control) {
+        return Err(Problem::invalid("name", "must not contain control characters, such as a line break"));
+    }
     if let Some(description) = input.description {
         group.description = Some(description).filter(|text| !text.is_empty());
     }

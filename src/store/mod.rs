@@ -92,7 +92,7 @@ pub use leader::*;
 pub use logs::*;
 pub use nodes::*;
 pub use numbers::*;
-pub use owners::{ClaimId, OwnerOf};
+pub use owners::{ClaimId, OwnedIds, OwnerOf};
 pub use packages::*;
 pub use pending::*;
 pub use plans::*;

@@ -23,6 +23,18 @@ impl ReadOp for OwnerOf {
     }
 }
 
+/// All ids that have an owner, each with what identifies its token.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnedIds;
+
+impl ReadOp for OwnedIds {
+    type Output = Vec<(String, String)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        Ok(id_owner::table.select((id_owner::id, id_owner::owner)).load(from.conn)?)
+    }
+}
+
 fn owner_of(conn: &mut Conn, peer: PeerId) -> Result<Option<String>, StoreError> {
     let row = id_owner::table.find((peer.kind(), peer.to_string()));
     Ok(row.select(id_owner::owner).get_result(conn).optional()?)

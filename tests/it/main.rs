@@ -39,6 +39,7 @@ mod job_data;
 mod kill;
 mod kill_schedule;
 mod kill_tasks;
+mod limits;
 mod live_logs;
 mod lost_answers;
 mod mail;

@@ -4,6 +4,7 @@ use crate::support::api::Api;
 use crate::support::process::{Broker, agent};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +96,54 @@ fn only_an_admin_sees_secrets_and_a_mask_that_comes_back_changes_nothing() {
         let (status, changed) = admin.put(&hook_path, &json!({ "target": masked["target"], "isEnabled": false })).await;
         assert_eq!((status, &changed["target"]), (200, &hook["target"]), "{changed}");
         assert_eq!(admin.put(&hook_path, &json!({ "target": "http://127.0.0.2:1/**hidden**" })).await.0, 422);
+    });
+}
+
+/// A receiver that answers one call with a secret in each part.
+fn receiver() -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a call");
+        let mut request = Vec::new();
+        let mut piece = [0; 1024];
+        while !request.ends_with(b"\r\n\r\n") {
+            let read = stream.read(&mut piece).expect("a request");
+            assert!(read > 0, "a whole request");
+            request.extend_from_slice(&piece[..read]);
+        }
+        let answer = "HTTP/1.1 200 OK\r\nLocation: http://me:LOCATION1@x.test/?key=LOCATION2\r\nContent-Length: 7\r\nConnection: close\r\n\r\nANSWER1";
+        stream.write_all(answer.as_bytes()).expect("it is sent");
+    });
+    (address, answers)
+}
+
+#[test]
+fn only_an_admin_sees_what_a_callback_was_answered() {
+    journey(async {
+        let broker = Broker::start(&[TOKENS, &["--callback-allow", "127.0.0.1"]].concat(), "");
+        let admin = Api::new(&broker.url).with_token("boss-token");
+        let (address, answers) = receiver();
+        let job = json!({ "name": "asks", "jobType": "callback", "callback": { "url": format!("http://{address}/?key=QUERY1"), "method": "GET" } });
+        let (status, job) = admin.post("/api/v1/jobs", &job).await;
+        assert_eq!(status, 201, "{job}");
+        let run = admin.trigger(job["id"].as_str().expect("an id")).await;
+        let path = format!("/api/v1/runs/{run}");
+        let done = until("the end of the run", || async { Some(admin.get(&path).await.1).filter(|run| run["state"] == "success") }).await;
+        answers.join().expect("it was called");
+        assert_eq!(done["result"]["body"], "ANSWER1", "{done}");
+        assert!(done.to_string().contains("LOCATION2"), "{done}");
+        for token in ["look-token", "work-token"] {
+            for path in [path.as_str(), "/api/v1/runs"] {
+                let (status, shown) = admin.with_token(token).get(path).await;
+                assert_eq!(status, 200, "{shown}");
+                let shown = shown.to_string();
+                for secret in ["ANSWER1", "LOCATION1", "LOCATION2", "QUERY1"] {
+                    assert!(!shown.contains(secret), "{secret} in {shown}");
+                }
+                assert!(shown.contains("**hidden**") && shown.contains("\"status\":200"), "{shown}");
+            }
+        }
     });
 }
 

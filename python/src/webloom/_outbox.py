@@ -20,6 +20,12 @@ class Outbox:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
+            # Reports may hold secrets: the file is for its owner alone, and SQLite makes those beside it in the same way.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.chmod(self.path, 0o600)
+        except OSError as error:
+            raise ConfigurationError(f"the outbox `{self.path}` cannot be opened: {error}") from error
+        try:
             # Only the thread of the connection uses it, and the one that makes it, before that.
             self._db = sqlite3.connect(self.path, timeout=0.2, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -11,6 +11,7 @@ use super::answer::{Answer, Attempt, KEPT};
 use super::outbound::{addresses, to};
 use crate::domain::callback::{Callback, Filled, MOST_BODY};
 use crate::domain::run::Run;
+use crate::domain::secrets::mask_url;
 use crate::domain::targets::Targets;
 use crate::domain::time::Timestamp;
 use crate::protocol::sign::signature;
@@ -100,7 +101,8 @@ impl Call<'_> {
     }
 
     fn first_url(&self, filled: &Filled) -> Result<Url, String> {
-        let mut url = Url::parse(&filled.url).map_err(|e| format!("with placeholders replaced, `{}` is not a URL: {e}", filled.url))?;
+        let mut url =
+            Url::parse(&filled.url).map_err(|e| format!("with placeholders replaced, `{}` is not a URL: {e}", mask_url(&filled.url)))?;
         let meant = Url::parse(&self.callback.url).map_err(|e| e.to_string())?;
         if url.origin() != meant.origin() {
             return Err(format!("with placeholders replaced, the URL leads to `{}`", url.host_str().unwrap_or_default()));
@@ -111,7 +113,7 @@ impl Call<'_> {
 
     /// The target of a redirect. As in browsers, a POST becomes a GET unless the status forbids it.
     fn follow<'a>(&self, first: &Url, hop: Hop<'a>, status: u16, location: &str) -> Result<Hop<'a>, String> {
-        let mut url = hop.url.join(location).map_err(|e| format!("a redirect leads to `{location}`: {e}"))?;
+        let mut url = hop.url.join(location).map_err(|e| format!("a redirect leads to `{}`: {e}", mask_url(location)))?;
         url.set_fragment(None);
         if !matches!(url.scheme(), "http" | "https") || hop.url.scheme() == "https" && url.scheme() == "http" {
             return Err(format!("a redirect from {} to {} is not followed", hop.url.scheme(), url.scheme()));

@@ -1,9 +1,10 @@
 //! Validates the input for a job. Every value is checked before anything is written.
 
+use super::loaded::of_property;
 use crate::domain::application::{ApplicationSettings, of_command};
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
-use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
+use crate::domain::job::{Job, JobKind, Properties, limits};
 use crate::domain::run::Run;
 use crate::domain::schedule::{InvalidSchedule, Schedule, Trigger};
 use crate::domain::secrets::{MASK, Secrets, Unknown};
@@ -21,6 +22,15 @@ fn check_length(field: &str, text: &str, most: usize) -> Result<(), Problem> {
     let length = text.chars().count();
     if length > most {
         return Err(Problem::invalid(field, format!("must have at most {most} characters, not {length}")));
+    }
+    Ok(())
+}
+
+/// Checks a text that names something: in lists and logs it is one line.
+fn check_line(field: &str, text: &str, most: usize) -> Result<(), Problem> {
+    check_length(field, text, most)?;
+    if text.chars().any(char::is_control) {
+        return Err(Problem::invalid(field, "must not contain control characters, such as a line break"));
     }
     Ok(())
 }
@@ -94,6 +104,9 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
     }
     check_members(job, &input)?;
     if let Some(name) = input.name {
+        if name != job.name {
+            check_line("name", &name, limits::NAME)?;
+        }
         job.name = name;
     }
     check_name(&job.name)?;
@@ -102,7 +115,7 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
         job.description = Some(description).filter(|text| !text.is_empty());
     }
     if let Some(group) = input.group {
-        check_length("group", &group, limits::NAME)?;
+        check_line("group", &group, limits::NAME)?;
         job.group = Some(group.trim().to_owned()).filter(|name| !name.is_empty());
     }
     if let Some(reason) = &input.disabled_reason {
@@ -112,7 +125,9 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
     job.disabled_reason = if job.is_enabled { None } else { input.disabled_reason.or(job.disabled_reason.take()) };
     job.priority = input.priority.unwrap_or(job.priority);
     if let Some(properties) = input.properties {
-        job.properties = Properties(properties);
+        let properties = Properties(properties);
+        properties.check_spelling(&job.properties).map_err(|e| of_property(&e))?;
+        job.properties = properties;
     }
     for (key, value) in [("Application", input.application), ("Arguments", input.arguments)] {
         if let Some(value) = value {
@@ -287,13 +302,12 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     if let Some(class) = properties.class_name() {
         check_length("properties.FullClassName", class, limits::CLASS)?;
     }
-    let wrong = |e: InvalidProperty| Problem::invalid(format!("properties.{}", e.key), e.detail);
-    properties.download().map_err(wrong)?;
-    properties.queue().map_err(wrong)?;
-    properties.allows_overlap().map_err(wrong)?;
-    properties.stale_after().map_err(wrong)?;
-    properties.worker_job().map_err(wrong)?;
-    properties.no_worker().map_err(wrong)?;
+    properties.download().map_err(|e| of_property(&e))?;
+    properties.queue().map_err(|e| of_property(&e))?;
+    properties.allows_overlap().map_err(|e| of_property(&e))?;
+    properties.stale_after().map_err(|e| of_property(&e))?;
+    properties.worker_job().map_err(|e| of_property(&e))?;
+    properties.no_worker().map_err(|e| of_property(&e))?;
     Ok(())
 }
 

@@ -65,9 +65,10 @@ impl Default for AdminState {
 
 /// Validates the names that a worker wants to watch.
 pub(crate) fn check_classes(class_names: &[String]) -> Result<(), Problem> {
-    let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > job::CLASS);
-    if let Some(i) = too_long {
-        return Err(Problem::invalid(format!("classNames[{i}]"), format!("must have 1 to {} characters", job::CLASS)));
+    let is_bad = |name: &String| name.is_empty() || name.chars().count() > job::CLASS || name.chars().any(char::is_control);
+    if let Some(i) = class_names.iter().position(is_bad) {
+        let detail = format!("must have 1 to {} characters and no control characters", job::CLASS);
+        return Err(Problem::invalid(format!("classNames[{i}]"), detail));
     }
     if class_names.is_empty() || class_names.len() > MOST_CLASSES {
         return Err(Problem::invalid("classNames", format!("must have 1 to {MOST_CLASSES} class names")));
@@ -77,15 +78,17 @@ pub(crate) fn check_classes(class_names: &[String]) -> Result<(), Problem> {
 
 /// Validates the facts that a worker reports.
 pub(crate) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
-    let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME;
+    let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME || text.chars().any(char::is_control);
     for (field, text) in [("name", &facts.name), ("group", &facts.group), ("version", &facts.version)] {
         if text.as_ref().is_some_and(is_long) {
-            return Err(Problem::invalid(format!("worker.{field}"), format!("must have 1 to {} characters", job::NAME)));
+            let detail = format!("must have 1 to {} characters and no control characters", job::NAME);
+            return Err(Problem::invalid(format!("worker.{field}"), detail));
         }
     }
     // The address tag of a work has its own limit, which is checked elsewhere.
     if facts.tags.len() > limits::TAGS || facts.tags.iter().any(|tag| is_long(tag) && !is_address(tag)) {
-        return Err(Problem::invalid("worker.tags", format!("must be at most {} tags of 1 to {} characters", limits::TAGS, job::NAME)));
+        let detail = format!("must be at most {} tags of 1 to {} characters without control characters", limits::TAGS, job::NAME);
+        return Err(Problem::invalid("worker.tags", detail));
     }
     if facts.slots.is_some_and(|slots| slots > MOST_SLOTS) {
         return Err(Problem::invalid("worker.slots", format!("must be at most {MOST_SLOTS}")));

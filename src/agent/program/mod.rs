@@ -16,6 +16,8 @@ mod package;
 mod prepare;
 mod record;
 
+pub use prepare::warning;
+
 use crate::config::agent::AgentConfig;
 use crate::config::programs::{AtStop, ProgramSettings};
 use crate::domain::time::Timestamp;

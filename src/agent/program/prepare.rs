@@ -38,6 +38,14 @@ pub fn user(order: &ProgramOrder, settings: &ProgramSettings) -> Result<Option<S
     }
 }
 
+/// What to log at the start of an agent that would refuse every program that names no user.
+#[must_use]
+pub fn warning(settings: &ProgramSettings, is_root: bool) -> Option<&'static str> {
+    (settings.are_allowed && settings.users.is_empty() && is_root).then_some(
+        "programs will be refused, because this agent is root and no users are set: set --application-users to the users that programs may run as, or to root",
+    )
+}
+
 /// Whether the agent itself runs as this user.
 fn is_own(user: &str) -> bool {
     User::from_name(user).ok().flatten().is_some_and(|user| user.uid == Uid::effective())

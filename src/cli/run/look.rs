@@ -22,8 +22,8 @@ const COLUMNS: [Column; 15] = [
     Column::of("STATE", state),
     Column::time("MADE", "creationTime"),
     Column::time("ENDED", "finishTime"),
-    Column::text("OK", "success"),
-    Column::text("ERRORS", "error"),
+    Column::of("OK", |run| count(run, RunState::Success)),
+    Column::of("ERRORS", |run| count(run, RunState::Failed)),
     Column::text("REASON", "reason"),
     Column::text("WAITS FOR", "waitsFor").wide(),
     Column::text("TOTAL", "total").wide(),
@@ -70,6 +70,17 @@ const STATUSES: [Column; 7] = [
     Column::text("TOTAL", "total"),
     Column::time("LAST REPORT", "updateTime"),
 ];
+
+/// How much of a run went well or failed: requests of a block run, programs of an application, or the run itself.
+fn count(run: &Value, which: RunState) -> String {
+    let (counter, of_programs) = if which == RunState::Success { ("success", "success") } else { ("error", "failed") };
+    match run["kind"].as_str() {
+        Some("block" | "") | None => cell(run, counter),
+        Some("application") if run["result"][of_programs].is_u64() => cell(&run["result"], of_programs),
+        _ if run["finishTime"].is_null() => String::new(),
+        _ => u8::from(run["state"] == which.name()).to_string(),
+    }
+}
 
 /// The state of a run, and whether it is paused.
 fn state(run: &Value) -> String {

@@ -52,6 +52,8 @@ pub struct Chosen {
     pub asked: u32,
     /// Why other nodes were left out.
     pub left_out: LeftOut,
+    /// The job's limit of the load of processors, in percent.
+    pub max_cpu: u32,
 }
 
 impl Chosen {
@@ -65,9 +67,19 @@ impl Chosen {
     #[must_use]
     pub fn remark(&self) -> Option<String> {
         match self.nodes.len() {
-            0 => Some(format!("no node for the program: {}", self.left_out)),
-            some if self.is_partial() => Some(format!("on {some} of {} nodes: {}", self.asked, self.left_out)),
+            0 => Some(format!("no node for the program: {}{}", self.left_out, self.advice())),
+            some if self.is_partial() => Some(format!("on {some} of {} nodes: {}{}", self.asked, self.left_out, self.advice())),
             _ => None,
+        }
+    }
+}
+
+impl Chosen {
+    /// What the job's owner can do about nodes that are busy.
+    fn advice(&self) -> String {
+        match self.left_out.cpu {
+            0 => String::new(),
+            _ => format!(". `MaxCpu` of the job is {}: raise it to use nodes with a higher load, or trigger the job later", self.max_cpu),
         }
     }
 }
@@ -119,7 +131,7 @@ pub fn choose(settings: &ApplicationSettings, candidates: &[Candidate], chances:
     }
     let asked = if settings.choice == Choice::All { fit.len() as u32 } else { settings.node_count };
     let nodes = fit.iter().take(asked as usize).map(|(_, node)| node.facts.node_id).collect();
-    Chosen { nodes, asked: asked.max(1), left_out }
+    Chosen { nodes, asked: asked.max(1), left_out, max_cpu: settings.max_cpu }
 }
 
 /// The reason against a node: the counter to increment.
@@ -202,6 +214,7 @@ mod tests {
         assert_eq!(chosen.left_out, one);
         let remark = chosen.remark().expect("partial");
         assert!(remark.starts_with("on 1 of 2 nodes: 1 of another group, 1 with another operating system, 1 offline"), "{remark}");
+        assert!(remark.contains("`MaxCpu` of the job is 90: raise it"), "{remark}");
         let none = choose(&settings, &nodes[..3], |_| 0);
         assert_eq!(
             none.remark().as_deref(),

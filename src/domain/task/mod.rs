@@ -136,8 +136,9 @@ impl TaskSettings {
     /// The member that is wrong, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let class = super::job::limits::CLASS;
-        if self.handler.as_ref().is_some_and(|name| name.is_empty() || name.chars().count() > class) {
-            return Err(("handler", format!("must be a name of 1 to {class} characters")));
+        let is_bad = |name: &String| name.is_empty() || name.chars().count() > class || name.chars().any(char::is_control);
+        if self.handler.as_ref().is_some_and(is_bad) {
+            return Err(("handler", format!("must be a name of 1 to {class} characters without control characters")));
         }
         if self.lease.is_some_and(|ms| !limits::LEASE.contains(&ms)) {
             return Err(("lease", format!("must be {} to {}", span_text(*limits::LEASE.start()), span_text(*limits::LEASE.end()))));
@@ -155,13 +156,13 @@ impl TaskSettings {
             return Err(("key", "requires the strategy `hash` or `sticky`".to_owned()));
         }
         let name = super::job::limits::NAME;
-        let is_long = |text: &String| text.is_empty() || text.chars().count() > name;
+        let is_long = |text: &String| text.is_empty() || text.chars().count() > name || text.chars().any(char::is_control);
         if self.tags.len() > limits::TAGS || self.tags.iter().any(is_long) {
-            return Err(("tags", format!("must be at most {} tags of 1 to {name} characters", limits::TAGS)));
+            return Err(("tags", format!("must be at most {} tags of 1 to {name} characters without control characters", limits::TAGS)));
         }
         for (field, text) in [("group", &self.group), ("version", &self.version)] {
             if text.as_ref().is_some_and(is_long) {
-                return Err((field, format!("must be 1 to {name} characters")));
+                return Err((field, format!("must be 1 to {name} characters without control characters")));
             }
         }
         if self.arguments.as_ref().is_some_and(|arguments| arguments.to_string().len() > limits::PAYLOAD) {

@@ -270,8 +270,8 @@ pub async fn trigger(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
     let mut input: TriggerInput = json_or_default(&request, payload).await?;
     let key = request.headers().get("Idempotency-Key").and_then(|value| value.to_str().ok()).map(str::to_owned);
     input.idempotency_key = input.idempotency_key.or(key);
-    let order = TriggerOrder { input, trace_id: trace_of(&request), by: caller.name, ..TriggerOrder::default() };
-    let run = edge.service.trigger(job, order).await?;
+    let order = TriggerOrder { input, trace_id: trace_of(&request), by: caller.name.clone(), ..TriggerOrder::default() };
+    let run = shown(&caller, edge.service.trigger(job, order).await?);
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }
 

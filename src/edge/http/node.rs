@@ -5,8 +5,9 @@ use crate::domain::node::{MOST_NAME, NodeFacts, is_name};
 use crate::domain::redirect::is_redirect;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
-use crate::edge::body::{json, parse, read};
+use crate::edge::body::{json, parse, read_as};
 use crate::edge::error::Failure;
+use crate::edge::intake::Arrival;
 use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::node::{Block, BlockReport, HeartbeatCall, Reported};
@@ -15,12 +16,10 @@ use crate::protocol::problem::Problem;
 use crate::protocol::push::read_object;
 use crate::protocol::{BULK, MAX_JSON_REPORT, MAX_REPORT};
 use crate::service::NodeMeeting;
-use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use actix_web::http::header::CONTENT_TYPE;
 use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine;
 use bytes::Bytes;
-use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 /// The longest text in a node's facts, in characters.
@@ -28,14 +27,6 @@ const MOST: usize = 50;
 /// Blocks that a node without a socket holds at once; it does not report a capacity.
 const HTTP_NODE_BLOCKS: u32 = 5;
 
-/// Reports of at least this many bytes count as large.
-const LARGE_REPORT: usize = 1 << 20;
-/// Large reports that are accepted at a time, in KiB; a report larger than that is accepted alone.
-const LARGE_REPORTS_KIB: u32 = 64 << 10;
-/// How long a large report waits for others; then its node must retry later.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-static LARGE_REPORTS: Semaphore = Semaphore::const_new(LARGE_REPORTS_KIB as usize);
 /// Memory for packing a JSON report, as a multiple of its size.
 const PACKING: usize = 2;
 
@@ -72,8 +63,8 @@ pub fn check_facts(facts: &NodeFacts) -> Result<(), Problem> {
     if facts.name.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Problem::invalid("name", format!("must be 1 to {MOST_NAME} characters without control characters")));
     }
-    match texts.iter().find(|(_, text)| text.chars().count() > MOST) {
-        Some((name, _)) => Err(Problem::invalid(*name, format!("must be at most {MOST} characters"))),
+    match texts.iter().find(|(_, text)| text.chars().count() > MOST || text.chars().any(char::is_control)) {
+        Some((name, _)) => Err(Problem::invalid(*name, format!("must be at most {MOST} characters without control characters"))),
         None => Ok(()),
     }
 }
@@ -118,9 +109,10 @@ pub async fn heartbeat(
 /// `POST /node/block`
 pub async fn block(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     // Held until the call is answered: its bytes are in memory until then.
-    let _room = room_for(&request).await?;
+    let mut arrival = Arrival::of(caller.share());
     let bulk = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|kind| kind.starts_with(BULK));
-    let body = read(&request, payload, if bulk { MAX_REPORT } else { MAX_JSON_REPORT }).await?;
+    let limit = if bulk { MAX_REPORT } else { MAX_JSON_REPORT };
+    let body = read_as(&request, payload, limit, Some(&mut arrival)).await?;
     let (index, pack) = if bulk {
         parse(&request, body, 0, |body| Ok((pack::read_index(&body)?, body))).await?
     } else {
@@ -128,19 +120,6 @@ pub async fn block(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, 
     };
     own(&edge, &caller, PeerId::Node(index.node_id)).await?;
     Ok(HttpResponse::Ok().json(edge.service.report(index, pack).await?))
-}
-
-/// Waits until there is memory for a report that declares a large size; small reports do not wait.
-async fn room_for(request: &HttpRequest) -> Result<Option<SemaphorePermit<'static>>, Problem> {
-    let length: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
-    if length < LARGE_REPORT {
-        return Ok(None);
-    }
-    let kib = u32::try_from(length >> 10).unwrap_or(u32::MAX).min(LARGE_REPORTS_KIB);
-    match tokio::time::timeout(PATIENCE, LARGE_REPORTS.acquire_many(kib)).await {
-        Ok(Ok(permit)) => Ok(Some(permit)),
-        _ => Err(Problem::busy("other large reports are being processed; retry later")),
-    }
 }
 
 /// Packs a JSON report.

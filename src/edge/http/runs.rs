@@ -9,6 +9,7 @@ use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
+use crate::edge::masks::shown;
 use crate::edge::owners::may_speak_for;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
@@ -139,12 +140,12 @@ pub struct Query {
 pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { id, state, job_id, kind, group, trace_id: trace, from, to, sort, cursor, limit: asked } = query.into_inner();
     let filter = RunFilter { id, state, job_id, kind, group, among: caller.among(), trace, from, to, sort, cursor, limit: limit(asked)? };
-    Ok(HttpResponse::Ok().json(edge.service.runs(filter).await?))
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.runs(filter).await?)))
 }
 
 /// `GET /api/v1/runs/{id}`
-pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.service.run(id(&edge, &request, "id").await?).await?))
+pub async fn read(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.run(id(&edge, &request, "id").await?).await?)))
 }
 
 /// `POST /api/v1/runs/{id}/stop`

@@ -36,7 +36,7 @@ pub struct Ends {
 impl Ends {
     /// From an upgrade request; callers with the same token share one memory budget.
     pub fn of(edge: &Edge, caller: &Caller, peer: PeerId, request: &HttpRequest, payload: web::Payload) -> Self {
-        let share: Share = edge.budget.share(caller.name.as_deref().unwrap_or_default());
+        let share: Share = edge.budget.share(&caller.share());
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
         let incoming = Some(Frames::new(payload, &share));
         let withdrawn = Some((peer, caller.withdrawn(&edge.tokens).boxed_local()));

@@ -54,6 +54,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
     while let Some(at) = twice.windows(3).position(|name| name == b"ruN") {
         twice[at + 2] = b'n';
     }
+    let long = vec![b'n'; 4 << 20];
+    let headers = |kind| tar(&[("run", b'0', "", SCRIPT), ("remark", kind, "", &long), ("x", b'0', "", b"x")]);
     let whole = zip(&[("run", 0o755, &SCRIPT.repeat(50))]);
     vec![
         ("tar, parent", file("../out"), PackageUnsafe),
@@ -76,6 +78,11 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
         ("a pipe", tar(&[("pipe", b'6', "", b"")]), PackageUnsafe),
         ("zip bomb", zip(&[("zeros", 0o644, &zeros)]), PackageTooLarge),
         ("tar bomb", tar(&[("zeros", b'0', "", &zeros)]), PackageTooLarge),
+        ("a long name", headers(b'L'), PackageTooLarge),
+        ("a long target", headers(b'K'), PackageTooLarge),
+        ("attributes", headers(b'x'), PackageTooLarge),
+        ("remarks on all", headers(b'g'), PackageTooLarge),
+        ("a folder with content", headers(b'5'), PackageTooLarge),
         ("too many", tar(&many), PackageTooLarge),
         ("twice", tar(&[("run", b'0', "", SCRIPT), ("run", b'0', "", SCRIPT)]), PackageFormat),
         ("a folder twice", tar(&[("run", b'0', "", SCRIPT), ("d/", b'5', "", b""), ("d", b'5', "", b"")]), PackageFormat),

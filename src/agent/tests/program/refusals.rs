@@ -1,6 +1,7 @@
 //! Programs that the agent's settings forbid, and packages that cannot be fetched.
 
 use super::*;
+use crate::config::programs::ProgramSettings;
 use crate::protocol::application::ProgramErrorKind;
 
 async fn refused(scene: &Scene, order: &ProgramOrder) -> (ProgramErrorKind, String) {
@@ -146,4 +147,14 @@ async fn more_than_the_node_takes_is_refused() {
     scene.reached(&first, ProgramState::Exited).await;
     scene.is_clean(&first).await;
     scene.end(agent).await;
+}
+
+#[test]
+fn an_agent_that_is_root_warns_if_no_users_are_set() {
+    use crate::agent::program::warning;
+    let open = ProgramSettings { are_allowed: true, users: Vec::new(), ..ProgramSettings::default() };
+    assert!(warning(&open, true).is_some_and(|text| text.contains("--application-users")));
+    assert_eq!(warning(&open, false), None);
+    assert_eq!(warning(&ProgramSettings { users: vec!["nobody".to_owned()], ..open.clone() }, true), None);
+    assert_eq!(warning(&ProgramSettings { are_allowed: false, ..open }, true), None);
 }
