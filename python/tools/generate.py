@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "webloom"
 HEADER = "# Made by tools/generate.py from the OpenAPI document of the broker. Do not edit.\n"
 
 # Sockets and the files of the page are no calls; the addresses of other products' clients have clients of their own.
-TAGS_LEFT_OUT = {"Sockets", "Portal", "Scheduler.NET", "easy-job"}
+TAGS_LEFT_OUT = {"Sockets", "Portal", "Scheduler.NET", "easy-job", "scrapyd"}
 # A second address of the same call, and a GET that does what a POST does.
 CALLS_LEFT_OUT = {"triggerJobByGet", "readOpenApi"}
 # What may be sent back as it was read.

@@ -8,6 +8,8 @@ use crate::protocol::problem::Problem;
 use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 
@@ -156,6 +158,23 @@ fn token(request: &HttpRequest) -> Option<&str> {
         let (scheme, token) = header(request, AUTHORIZATION)?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     })
+}
+
+/// The token of basic authentication: the password, or the user if the password is empty.
+fn basic_token(request: &HttpRequest) -> Option<String> {
+    let (scheme, text) = header(request, AUTHORIZATION)?.split_once(' ')?;
+    let decoded = scheme.eq_ignore_ascii_case("basic").then(|| BASE64_STANDARD.decode(text.trim()).ok())??;
+    let text = String::from_utf8(decoded).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some(if password.is_empty() { user } else { password }.to_owned())
+}
+
+/// Like [`admit`], also for clients that can only use basic authentication.
+///
+/// # Errors
+/// Same as [`admit`].
+pub(super) fn admit_basic(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
+    judge(edge, request, need, token(request).or(basic_token(request).as_deref()), None)
 }
 
 /// Checks the token of a caller, for the routes.

@@ -9,6 +9,7 @@ mod audit;
 pub mod auth;
 mod body;
 pub mod connections;
+mod dialects;
 mod error;
 pub mod forward;
 mod http;
@@ -75,9 +76,10 @@ impl Edge {
 /// with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
+    use dialects::{easy_job, scheduler_net, scrapyd};
     use http::{
-        access_tokens, actors, alerts, audit, brokers, easy_job, groups, hooks, job_data, jobs, live_logs, logs, metrics, node, nodes,
-        packages, plans, portal, queue, redrive, runs, scheduler_net, series, sites, status, steering, tasks, transfer, workers,
+        access_tokens, actors, alerts, audit, brokers, groups, hooks, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans,
+        portal, queue, redrive, runs, series, sites, status, steering, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
@@ -99,6 +101,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))
         .chain(tagged("easy-job", easy_job::routes()))
+        .chain(tagged("scrapyd", scrapyd::routes()))
         .chain(tagged("Runs", logs::routes()))
         .chain(tagged("Runs", live_logs::routes()))
         .chain(tagged("Sites", sites::routes()))

@@ -122,7 +122,7 @@ impl Schemas {
         }
         if let Some(body) = &operation.body {
             let schema: Value = (body.shape)(&mut self.bodies).into();
-            let mut content = json!({ "application/json": { "schema": schema } });
+            let mut content = json!({ body.form.unwrap_or("application/json"): { "schema": schema } });
             if body.bulk {
                 content[BULK] = json!({});
             }
@@ -135,7 +135,9 @@ impl Schemas {
             operation.answers.iter().map(|answer| (answer.status.to_string(), self.answer(answer))).collect();
         for status in failures(operation, names_in(path).next().is_some()) {
             if let Some((_, name, _)) = FAILURES.iter().find(|failure| failure.0 == status) {
-                responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
+                // An operation for the clients of another system may describe its own.
+                let reference = || json!({ "$ref": format!("#/components/responses/{name}") });
+                responses.entry(status.to_string()).or_insert_with(reference);
             }
         }
         out["responses"] = responses.into();

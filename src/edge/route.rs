@@ -161,6 +161,8 @@ pub(super) struct Body {
     pub(super) bulk: bool,
     /// Any bytes, not JSON.
     pub(super) raw: bool,
+    /// Its media type, if it is a form.
+    pub(super) form: Option<&'static str>,
 }
 
 /// One of the success responses.
@@ -252,25 +254,31 @@ impl Operation {
 
     /// The type of its JSON body.
     pub fn body<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body { required: true, shape: shape::<T>, bulk: false, raw: false });
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: false, raw: false, form: None });
+        self
+    }
+
+    /// The fields of its body, which is an HTML form of this media type.
+    pub fn body_as_form<T: JsonSchema>(mut self, media_type: &'static str) -> Self {
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: false, raw: false, form: Some(media_type) });
         self
     }
 
     /// The type of its optional JSON body.
     pub fn body_or_nothing<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body { required: false, shape: shape::<T>, bulk: false, raw: false });
+        self.body = Some(Body { required: false, shape: shape::<T>, bulk: false, raw: false, form: None });
         self
     }
 
     /// The type of its body, which is either JSON or the bulk form.
     pub fn body_or_bulk<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body { required: true, shape: shape::<T>, bulk: true, raw: false });
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: true, raw: false, form: None });
         self
     }
 
     /// Its body is any bytes.
     pub fn body_as_bytes(mut self) -> Self {
-        self.body = Some(Body { required: true, shape: shape::<String>, bulk: false, raw: true });
+        self.body = Some(Body { required: true, shape: shape::<String>, bulk: false, raw: true, form: None });
         self
     }
 

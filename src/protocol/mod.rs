@@ -45,6 +45,8 @@ pub mod redrive;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
 #[cfg(feature = "broker")]
+pub mod scrapyd;
+#[cfg(feature = "broker")]
 pub mod series;
 #[cfg(feature = "broker")]
 pub mod settings;

@@ -6,10 +6,11 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
+use crate::domain::run::{Run, RunState};
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::packages::{InstanceOutput, PackageOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{InstanceRow, ListInstances};
+use crate::store::{InstanceRow, ListInstances, ListRuns};
 use std::collections::HashMap;
 use std::fs::File;
 use uuid::Uuid;
@@ -63,6 +64,23 @@ impl Service {
         }
         let names = self.peer_names(rows.iter().filter_map(|row| row.peer).collect()).await?;
         Ok(Page { items: rows.into_iter().map(|row| output(row, &names)).collect(), next_cursor })
+    }
+
+    /// Runs of application jobs of this group in this state, newest first, with their arguments and their current state.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn program_runs(&self, group: &str, state: RunState, limit: usize) -> Result<Vec<(Run, RunState)>, Problem> {
+        let list =
+            ListRuns { group: Some(group.to_owned()), kind: Some(JobKind::Application), state: Some(state), limit, ..ListRuns::default() };
+        let runs = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
+        let mut found = Vec::with_capacity(runs.len());
+        for run in runs {
+            let now = if state.is_final() { None } else { self.described(run.identity).await };
+            let state = now.map_or(run.state, |now| now.state);
+            found.push((run, state));
+        }
+        Ok(found)
     }
 
     /// Begins the upload of a package.

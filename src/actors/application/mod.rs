@@ -37,6 +37,8 @@ const REMIND: u32 = 4;
 const NODES_RETURN_MS: i64 = 10_000;
 /// Interval between two checks for these nodes.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Interval between two choices of a run that waits until a node fits.
+const CHOOSE_AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -137,6 +139,12 @@ impl ApplicationActor {
             self.context.fleet.leave(self.run.identity);
             self.run.reason = remark.map(|remark| format!("waits for nodes that are about to connect: {remark}"));
             ctx.run_later(LOOK_AGAIN, Self::place);
+            return;
+        }
+        if chosen.nodes.is_empty() && settings.waits_for_node {
+            self.context.fleet.leave(self.run.identity);
+            self.run.reason = remark.map(|remark| format!("waits for a node: {remark}"));
+            ctx.run_later(CHOOSE_AGAIN, Self::place);
             return;
         }
         self.run.reason = None;

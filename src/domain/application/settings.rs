@@ -63,6 +63,9 @@ pub struct ApplicationSettings {
     pub max_cpu: u32,
     /// Only nodes with more free memory than this, in MB.
     pub min_free_memory: u64,
+    /// Whether a run waits for a node if none fits. Otherwise it fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_node: bool,
     /// The user to run as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -132,6 +135,7 @@ impl ApplicationSettings {
             choice: choice_of(text("Choice"))?,
             max_cpu: properties.parsed("MaxCpu", 1..=101)?.unwrap_or(90),
             min_free_memory: properties.parsed("MinFreeMemory", 0..=1 << 40)?.unwrap_or(150),
+            waits_for_node: waits_for_node(text("NoNode"))?,
             user,
             grace: properties.parsed("Grace", 0..=3_600_000)?.unwrap_or(GRACE_MS),
             memory_limit: properties.parsed("MemoryLimit", 1 << 20..=1 << 50)?,
@@ -210,6 +214,15 @@ fn choice_of(given: Option<(&str, &str)>) -> Result<Choice, InvalidProperty> {
     }
 }
 
+fn waits_for_node(given: Option<(&str, &str)>) -> Result<bool, InvalidProperty> {
+    match given {
+        None => Ok(false),
+        Some((_, word)) if word.trim().eq_ignore_ascii_case("fail") => Ok(false),
+        Some((_, word)) if word.trim().eq_ignore_ascii_case("wait") => Ok(true),
+        Some((key, word)) => Err(wrong(key, format!("`{word}` is neither fail nor wait"))),
+    }
+}
+
 fn check_user(key: &str, user: &str) -> Result<String, InvalidProperty> {
     let is_fine = user.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '\\'));
     if !is_fine || user.starts_with('-') || user.chars().count() > USER {
@@ -261,6 +274,7 @@ mod tests {
             ("node_group", "Vps"),
             ("OS", "all"),
             ("choice", "least_loaded"),
+            ("NO_NODE", "Wait"),
             ("Environment", r#"{"A":"1"}"#),
             ("Files", r#"{"etc/a.conf":"x"}"#),
         ])
@@ -269,6 +283,7 @@ mod tests {
         assert_eq!(settings.sha256, Some(hash.to_lowercase()), "known by its address");
         assert_eq!((settings.choice, settings.max_cpu, settings.min_free_memory, settings.grace), (Choice::LeastLoaded, 90, 150, 30_000));
         assert_eq!(settings.files["etc/a.conf"], "x");
+        assert!(settings.waits_for_node && !read(&[]).expect("settings").waits_for_node);
         assert_eq!(
             read(&[("Package", "https://x.test/a.zip"), ("Pacakge", "ftp://x")]).expect("settings").package.as_deref(),
             Some("https://x.test/a.zip")
@@ -296,6 +311,7 @@ mod tests {
             ("Files", r#"{"/a":"1"}"#),
             ("Files", r#"{"a\\b":"1"}"#),
             ("Choice", "best"),
+            ("NoNode", "later"),
             ("Grace", "-1"),
             ("User", "a b"),
             ("User", "-x"),

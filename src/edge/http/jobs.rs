@@ -257,7 +257,7 @@ pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
 }
 
 /// The trace id of the caller: the second part of a W3C `traceparent`.
-pub(super) fn trace_of(request: &HttpRequest) -> Option<String> {
+pub(in crate::edge) fn trace_of(request: &HttpRequest) -> Option<String> {
     let text = request.headers().get("traceparent")?.to_str().ok()?;
     let trace = text.split('-').nth(1)?;
     let is_trace = trace.len() == 32 && trace.bytes().all(|b| b.is_ascii_hexdigit()) && trace.bytes().any(|b| b != b'0');

@@ -5,7 +5,6 @@ pub mod actors;
 pub mod alerts;
 pub mod audit;
 pub mod brokers;
-pub mod easy_job;
 pub mod groups;
 pub mod hooks;
 pub mod job_data;
@@ -21,7 +20,6 @@ pub mod portal;
 pub mod queue;
 pub mod redrive;
 pub mod runs;
-pub mod scheduler_net;
 pub mod series;
 pub mod sites;
 pub mod status;
@@ -36,7 +34,7 @@ use crate::protocol::problem::Problem;
 /// Items per page by default.
 const PAGE: usize = 50;
 /// Largest number of items per page.
-const MOST: usize = 1_000;
+pub(super) const MOST: usize = 1_000;
 
 /// The page size of a list.
 fn limit(asked: Option<usize>) -> Result<usize, Failure> {

@@ -139,7 +139,7 @@ pub async fn query_groups(edge: web::Data<Edge>, query: web::Query<GroupQuery>) 
     }
     let (mut groups, mut after) = (Vec::new(), None);
     loop {
-        let page = edge.service.groups(None, after, super::MOST).await?;
+        let page = edge.service.groups(None, after, crate::edge::http::MOST).await?;
         groups.extend(page.items.into_iter().map(Group::from));
         after = page.next_cursor;
         if after.is_none() {

@@ -3,7 +3,7 @@
 //!
 //! Every error is HTTP 206 here: these clients treat every other 2xx status as success, and handle no other errors.
 
-use super::jobs::trace_of;
+use crate::edge::http::jobs::trace_of;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
