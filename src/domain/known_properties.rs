@@ -5,7 +5,7 @@ use super::job::{InvalidProperty, Properties};
 use serde_json::{Map, Value};
 
 /// The keys that the broker reads, of all kinds of jobs. `Pacakge` is how a seed spells it.
-const KNOWN: [&str; 54] = [
+const KNOWN: [&str; 55] = [
     "AckWait",
     "Application",
     "Arguments",
@@ -35,6 +35,7 @@ const KNOWN: [&str; 54] = [
     "MaxUrlLength",
     "MemoryLimit",
     "MinFreeMemory",
+    "NoNode",
     "NoWorker",
     "NodeCount",
     "NodeGroup",
@@ -88,8 +89,8 @@ fn nearly(key: &str) -> Option<&'static str> {
 }
 
 impl Properties {
-    /// Refuses misspelt keys, members of `Site` that are unknown, and control characters in names. What the job has in the same words `already` was taken before, and
-    /// stays.
+    /// Refuses misspelt keys, unknown members of `Site`, and control characters in names. A property that the job has `already`, with the
+    /// same value, is accepted: it was stored before.
     ///
     /// # Errors
     /// A key or a member is unknown; the error suggests the one that was probably meant.

@@ -78,8 +78,8 @@ impl Edge {
 pub fn table() -> Vec<Resource> {
     use dialects::{easy_job, scheduler_net, scrapyd};
     use http::{
-        access_tokens, actors, alerts, audit, brokers, groups, hooks, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans,
-        portal, queue, redrive, runs, series, sites, status, steering, tasks, transfer, workers,
+        access_tokens, actors, alerts, audit, brokers, groups, hooks, job_data, jobs, live_logs, logs, metrics, node, nodes, packages,
+        plans, portal, queue, redrive, runs, series, sites, status, steering, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))

@@ -98,7 +98,9 @@ impl SpiderOrder {
         let priority = fields.get("priority").map(|text| {
             let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
             // A priority outside of the range of the broker is the highest or the lowest one.
-            number.map(|number| number as i32).ok_or_else(|| Problem::invalid("priority", format!("priority is invalid: `{text}` is not a number")))
+            number
+                .map(|number| number as i32)
+                .ok_or_else(|| Problem::invalid("priority", format!("priority is invalid: `{text}` is not a number")))
         });
         for (name, value) in &fields.0 {
             match name.as_str() {

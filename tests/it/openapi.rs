@@ -137,7 +137,10 @@ fn every_operation_refuses_parameters_that_it_does_not_know() {
         let mut refused = 0;
         for (path, method, operation) in operations(&document(&api).await) {
             // Those that are for everybody, and the addresses of other systems, take what comes.
-            if operation["security"].is_null() || ["easy-job", "scrapyd"].map(Value::from).contains(&operation["tags"][0]) || path == "/worker" {
+            if operation["security"].is_null()
+                || ["easy-job", "scrapyd"].map(Value::from).contains(&operation["tags"][0])
+                || path == "/worker"
+            {
                 continue;
             }
             for query in ["nonsense=1", "nonsense", "%20=1"] {

@@ -3,13 +3,13 @@
 //!
 //! Every error is HTTP 206 here: these clients treat every other 2xx status as success, and handle no other errors.
 
-use crate::edge::http::jobs::trace_of;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need, allow_peer};
 use crate::edge::body::{MAX_JSON, read};
 use crate::edge::error::Failure;
+use crate::edge::http::jobs::trace_of;
 use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::problem::Problem;
 use crate::protocol::scheduler_net::{Done, JobBody, Kind, Refused, job_id};

@@ -36,8 +36,10 @@ pub fn routes() -> Vec<Resource> {
         call("/listprojects.json")
             .get(list_projects, |op| reads(op.named("scrapydListProjects").says("Lists the projects, in the format of scrapyd."))),
         call("/listversions.json").get(list_versions, |op| {
-            reads(op.named("scrapydListVersions").says("Lists the versions of a project, in the format of scrapyd. The latest is the last."))
-                .query::<ProjectQuery>()
+            reads(
+                op.named("scrapydListVersions").says("Lists the versions of a project, in the format of scrapyd. The latest is the last."),
+            )
+            .query::<ProjectQuery>()
         }),
         call("/listspiders.json").get(list_spiders, |op| {
             let says = "Lists the spiders of a version, in the format of scrapyd. If they are not known, a node lists them.";
@@ -48,7 +50,9 @@ pub fn routes() -> Vec<Resource> {
             reads(op.named("scrapydListJobs").says(says)).query::<JobsQuery>().only_leader()
         }),
         call("/status.json").get(status, |op| {
-            reads(op.named("scrapydStatus").says("The state of a spider run, in the format of scrapyd.")).query::<StatusQuery>().only_leader()
+            reads(op.named("scrapydStatus").says("The state of a spider run, in the format of scrapyd."))
+                .query::<StatusQuery>()
+                .only_leader()
         }),
         call("/addversion.json").post(add_version, |op| {
             let says = "Stores an egg as a version of a project, in the format of scrapyd. A node lists its spiders before the answer.";

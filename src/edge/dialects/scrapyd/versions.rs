@@ -132,7 +132,8 @@ async fn listed(edge: &Edge, run: Identity) -> Result<Vec<String>, Problem> {
         let page = edge.service.logs(run, filter).await?;
         if let Some(line) = page.items.first() {
             let text = line.text.split_once(SPIDERS_LINE).map_or("", |(_, text)| text);
-            return serde_json::from_str(text).map_err(|_| Problem::conflict("spiders", "the node sent a list of spiders that cannot be read"));
+            return serde_json::from_str(text)
+                .map_err(|_| Problem::conflict("spiders", "the node sent a list of spiders that cannot be read"));
         }
         if page.state.is_final() {
             return Err(Problem::conflict("spiders", why_not(edge, run).await?));
