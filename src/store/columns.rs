@@ -3,6 +3,7 @@
 use super::error::StoreError;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::Seq;
+use crate::domain::settings::QueueSettings;
 use diesel::backend::Backend;
 use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::Text;
@@ -95,4 +96,10 @@ pub(super) fn shared_prints(bytes: &[u8]) -> Arc<[Fingerprint]> {
 /// The settings column of a run: an empty object for default settings, which most runs have.
 pub(super) fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
     if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
+}
+
+/// The column with the settings of a run's queue. Default settings are short, and not `{}`: that is a run of a version in which nodes
+/// followed redirects.
+pub(super) fn queue_settings(value: &QueueSettings) -> Result<Cow<'static, str>, StoreError> {
+    if *value == QueueSettings::default() { Ok(Cow::Borrowed(r#"{"redirects":"request"}"#)) } else { json(value).map(Cow::Owned) }
 }

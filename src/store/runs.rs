@@ -1,6 +1,6 @@
 //! Runs.
 
-use super::columns::{Hex, block_keys, damaged, from_json, id, settings};
+use super::columns::{Hex, block_keys, damaged, from_json, id, queue_settings, settings};
 use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::failures::Marks;
@@ -403,7 +403,7 @@ pub(super) fn insert_run(
         reason: new.reason.as_deref(),
         priority: new.priority,
         download: &settings(&new.download)?,
-        queue: &settings(&new.queue)?,
+        queue: &queue_settings(&new.queue)?,
         epoch: Run::FIRST_EPOCH,
         trace_id: &new.trace_id,
         planned_at: planned_at.map(|time| time.0),

@@ -77,7 +77,9 @@ fn faults(document: &Value) -> Vec<String> {
             answer["content"]["application/problem+json"]["schema"]["$ref"] == "#/components/schemas/Problem"
         };
         let failures: Vec<_> = answers.iter().filter(|(status, _)| status.as_str() >= "400").collect();
-        if failures.is_empty() || !failures.iter().all(|(_, answer)| is_problem(answer)) {
+        // The errors of scrapyd's calls have scrapyd's form.
+        let is_ours = operation["tags"][0] != "scrapyd";
+        if failures.is_empty() || is_ours && !failures.iter().all(|(_, answer)| is_problem(answer)) {
             fault("its failures are no problems");
         }
     }
@@ -178,14 +180,18 @@ fn every_operation_takes_the_tokens_that_it_says() {
                 assert_eq!(status, expected, "{method} {path} asks for no token");
                 continue;
             };
+            let status_of = async |api: &Api, query: &str| {
+                let request = api.request(method.clone(), &format!("{}{query}", filled(path)));
+                // The errors of scrapyd's calls have scrapyd's form, which `send` would not take.
+                let is_ours = operation["tags"][0] != "scrapyd";
+                if is_ours { api.send(request).await.0 } else { request.send().await.expect("an answer").status().as_u16() }
+            };
             // Also with a query that is refused afterwards.
             for query in ["", "?nonsense=1", "?limit=x"] {
-                let status = api.send(api.request(method.clone(), &format!("{}{query}", filled(path)))).await.0;
-                assert_eq!(status, 401, "{method} {path}{query}");
+                assert_eq!(status_of(&api, query).await, 401, "{method} {path}{query}");
             }
             for role in roles {
-                let api = api.with_token(&token(role));
-                let status = api.send(api.request(method.clone(), &filled(path))).await.0;
+                let status = status_of(&api.with_token(&token(role)), "").await;
                 assert_eq!(status != 403, may.contains(&json!(role)), "{method} {path} by {role}: {status}");
             }
         }

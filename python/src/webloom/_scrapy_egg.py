@@ -1,7 +1,7 @@
 """The program `webloom-scrapy`: a node runs a spider of an egg with it.
 
-Its working folder has the content of the egg. Its argument is an object in JSON that names the spider. Without an argument it prints
-the names of the spiders.
+Its working folder has the content of the egg. Its argument is an object in JSON that names the spider. Without an argument it
+prints the names of the spiders.
 """
 
 from __future__ import annotations

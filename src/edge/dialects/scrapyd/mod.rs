@@ -273,7 +273,7 @@ async fn try_list_spiders(edge: &Edge, caller: Caller, fields: &Fields) -> Resul
     let version = the_version(edge, fields.name("project")?, fields.get("_version")).await?;
     if version.spiders().is_none() {
         // To list them starts a program.
-        caller.must(Need::Admin)?;
+        caller.must(Need::Operate)?;
     }
     Ok(json!({ "spiders": spiders(edge, &version, caller.name).await? }))
 }
