@@ -87,7 +87,7 @@ def project(folder: Path, url: str, spiders: str = SPIDERS, password: str = TOKE
     (package / "__init__.py").touch()
     (package / "settings.py").write_text("SPIDER_MODULES = ['shop.spiders']\nROBOTSTXT_OBEY = False\n")
     (package / "spiders.py").write_text(spiders)
-    deploy = f"[deploy]\nurl = {url}/\nproject = shop\nusername = any\npassword = {password}\n"
+    deploy = f"[deploy]\nurl = {url}\nproject = shop\nusername = any\npassword = {password}\n"
     (folder / "scrapy.cfg").write_text(f"[settings]\ndefault = shop.settings\n{deploy}")
     return folder
 
@@ -133,10 +133,22 @@ def test_a_project_is_deployed_scheduled_and_deleted(broker: Broker, site: str, 
     assert (item["project"], item["spider"]) == ("shop", "pages")
     assert f"parsed a page {job} m=1 two words {{jobId}}" in log(broker, item)
 
-    # As people type it, with an id of their own and an earlier version.
-    words = [sys.executable, str(BIN / "scrapyd-client"), "-t", broker.url, "--username", "any", "--password", TOKEN, "schedule"]
-    words += ["-p", "shop", "--arg", f"url={site}/", "--arg", "jobid=mine", "--arg", "_version=1.9", "other"]
-    said = subprocess.run(words, text=True, capture_output=True, timeout=PATIENCE_S, check=False)
+    # As people type it in the folder of the project, with an id of their own and an earlier version.
+    words = [
+        sys.executable,
+        str(BIN / "scrapyd-client"),
+        "schedule",
+        "-p",
+        "shop",
+        "--arg",
+        f"url={site}/",
+        "--arg",
+        "jobid=mine",
+        "--arg",
+        "_version=1.9",
+        "other",
+    ]
+    said = subprocess.run(words, text=True, capture_output=True, timeout=PATIENCE_S, check=False, cwd=folder)
     assert said.returncode == 0, said
     assert "mine" in said.stdout, said
     assert "parsed a page mine None None" in log(broker, finished(scrapyd, "mine"))
