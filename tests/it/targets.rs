@@ -27,7 +27,9 @@ fn where_a_run_began_is_kept_over_the_death_of_the_broker() {
         let mut broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let site_settings = json!({ "headers": { "X-Api-Key": "key" } }).to_string();
-        let (run, _worker) = api.run("it.Targets", &json!({ "Site": site_settings, "Cookies": "session=secret" })).await;
+        // The node follows the redirect, so that it must look at the target itself.
+        let properties = json!({ "Site": site_settings, "Cookies": "session=secret", "Redirects": "follow" });
+        let (run, _worker) = api.run("it.Targets", &properties).await;
         let (status, pushed) = api.post(&format!("/requestqueue/{run}"), &json!([{ "url": format!("{}/first", site.url) }])).await;
         assert_eq!(status, 200, "{pushed}");
         broker.kill_and_restart();
