@@ -59,6 +59,8 @@ pub struct Frontier {
     leased_by_node: HashMap<NodeId, BTreeSet<Seq>>,
     answered: VecDeque<Seq>,
     deliveries: HashMap<Seq, delivery::Delivery>,
+    /// The number of the last delivery.
+    last_delivery: u64,
     sites: sites::Sites,
     elsewhere: elsewhere::Elsewhere,
     /// Blocks that are not `Done`.
@@ -90,6 +92,7 @@ impl Frontier {
             leased_by_node: HashMap::new(),
             answered: VecDeque::new(),
             deliveries: HashMap::new(),
+            last_delivery: 0,
             sites: sites::Sites::default(),
             elsewhere: elsewhere::Elsewhere::default(),
             open: 0,

@@ -10,6 +10,7 @@ pub const MOST_DELIVERED: usize = 1_024;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Delivery {
+    no: u64,
     worker: Option<WorkerId>,
     until: Timestamp,
 }
@@ -21,8 +22,9 @@ impl Frontier {
         self.answered_open > 0 && self.deliveries.len() < MOST_DELIVERED
     }
 
-    /// Delivers results to a worker; `None` if there are none, or too many are unacknowledged.
-    pub fn deliver(&mut self, worker: Option<WorkerId>, now: Timestamp) -> Option<Seq> {
+    /// Delivers results to a worker: the block, and the number of this delivery, which no other delivery has. `None` if there are none, or
+    /// too many are unacknowledged.
+    pub fn deliver(&mut self, worker: Option<WorkerId>, now: Timestamp) -> Option<(Seq, u64)> {
         if self.deliveries.len() >= MOST_DELIVERED {
             return None;
         }
@@ -35,12 +37,19 @@ impl Frontier {
         };
         self.answered_open -= 1;
         self.set(seq, Phase::Delivered);
-        self.deliveries.insert(seq, Delivery { worker, until: now.plus_ms(self.settings.ack_wait as i64) });
-        Some(seq)
+        self.last_delivery += 1;
+        self.deliveries.insert(seq, Delivery { no: self.last_delivery, worker, until: now.plus_ms(self.settings.ack_wait as i64) });
+        Some((seq, self.last_delivery))
+    }
+
+    /// Whether this is the present delivery of the block: it is not acknowledged, and was not taken back.
+    #[must_use]
+    pub fn is_delivery(&self, seq: Seq, no: u64) -> bool {
+        self.deliveries.get(&seq).is_some_and(|delivery| delivery.no == no)
     }
 
     /// Returns undelivered results to the front of the queue.
-    pub fn take_back(&mut self, seq: Seq) {
+    fn take_back(&mut self, seq: Seq) {
         if self.phase(seq) == Some(Phase::Delivered) {
             self.deliveries.remove(&seq);
             self.set(seq, Phase::Answered);
@@ -49,9 +58,9 @@ impl Frontier {
         }
     }
 
-    /// As [`Self::take_back`], if the delivery is still the one with this deadline.
-    pub fn take_back_of(&mut self, seq: Seq, until: Timestamp) {
-        if self.deliveries.get(&seq).is_some_and(|delivery| delivery.until == until) {
+    /// A delivery did not reach its receiver: the results return to the front of the queue. A later delivery of the same block stays.
+    pub fn take_back_of(&mut self, seq: Seq, no: u64) {
+        if self.is_delivery(seq, no) {
             self.take_back(seq);
         }
     }

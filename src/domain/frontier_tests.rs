@@ -129,11 +129,11 @@ fn what_is_not_acknowledged_comes_again() {
     frontier.begin_report(seq);
     frontier.reported(seq, 1, 0);
     for _ in 0..2 {
-        assert_eq!(frontier.deliver(Some(worker), T), Some(seq));
-        assert_eq!(frontier.deliver(None, T), None);
+        assert_eq!(delivered(&mut frontier, Some(worker), T), Some(seq));
+        assert_eq!(delivered(&mut frontier, None, T), None);
         assert!(frontier.worker_gone(worker));
     }
-    assert_eq!(frontier.deliver(None, T), Some(seq));
+    assert_eq!(delivered(&mut frontier, None, T), Some(seq));
     assert!(!frontier.expire_deliveries(T.plus_ms(999)));
     assert!(frontier.expire_deliveries(T.plus_ms(1_000)));
     assert_eq!(frontier.check_ack(seq), AckVerdict::Current, "a late acknowledgement still counts");
@@ -142,7 +142,31 @@ fn what_is_not_acknowledged_comes_again() {
     frontier.acked(seq);
     assert_eq!(frontier.check_ack(seq), AckVerdict::Already);
     assert!(frontier.is_drained());
-    assert_eq!(frontier.deliver(None, T), None, "its stale place in the queue is skipped");
+    assert_eq!(delivered(&mut frontier, None, T), None, "its stale place in the queue is skipped");
+}
+
+fn delivered(frontier: &mut Frontier, worker: Option<WorkerId>, now: Timestamp) -> Option<Seq> {
+    frontier.deliver(worker, now).map(|(seq, _)| seq)
+}
+
+#[test]
+fn an_earlier_delivery_does_not_take_a_later_one_back() {
+    let mut frontier = Frontier::new(settings(1));
+    pushed(&mut frontier, &[1]);
+    let (seq, _) = frontier.lease(node(1), T).expect("ready");
+    frontier.begin_report(seq);
+    frontier.reported(seq, 1, 0);
+    let worker = WorkerId::random();
+    let (_, first) = frontier.deliver(Some(worker), T).expect("a block");
+    assert!(frontier.is_delivery(seq, first));
+    // Its results are still being read when the worker polls again, in the same millisecond.
+    assert_eq!(frontier.keep_only(worker, &[]), 1);
+    let (_, second) = frontier.deliver(Some(worker), T).expect("it comes again");
+    assert!(!frontier.is_delivery(seq, first), "the first poll must not hand it out, too");
+    frontier.take_back_of(seq, first);
+    assert_eq!(frontier.deliver(None, T), None, "it is with the worker");
+    frontier.take_back_of(seq, second);
+    assert!(frontier.deliver(None, T).is_some());
 }
 
 #[test]
@@ -154,14 +178,14 @@ fn what_a_worker_does_not_hold_is_delivered_again() {
         frontier.reported(seq, 1, 0);
     }
     let (worker, other) = (WorkerId::random(), WorkerId::random());
-    let [held, lost, of_another] = [worker, worker, other].map(|worker| frontier.deliver(Some(worker), T).expect("a block"));
+    let [held, lost, of_another] = [worker, worker, other].map(|worker| delivered(&mut frontier, Some(worker), T).expect("a block"));
     assert_eq!(frontier.keep_only(worker, &[held, lost]), 0);
     assert_eq!(frontier.keep_only(worker, &[held, of_another]), 1);
-    assert_eq!(frontier.deliver(Some(worker), T), Some(lost));
+    assert_eq!(delivered(&mut frontier, Some(worker), T), Some(lost));
     frontier.begin_ack(held);
     assert_eq!(frontier.keep_only(worker, &[lost]), 0, "an acknowledged block is not delivered again");
     assert_eq!(frontier.check_ack(of_another), AckVerdict::Current);
-    assert_eq!(frontier.deliver(None, T), None);
+    assert_eq!(delivered(&mut frontier, None, T), None);
 }
 
 #[test]
@@ -172,11 +196,11 @@ fn what_went_to_a_worker_that_never_came_goes_to_others() {
     frontier.begin_report(seq);
     frontier.reported(seq, 1, 0);
     let worker = WorkerId::random();
-    assert_eq!(frontier.deliver(Some(worker), T.plus_ms(5)), Some(seq));
+    assert_eq!(delivered(&mut frontier, Some(worker), T.plus_ms(5)), Some(seq));
     assert!(!frontier.forget_strangers(T, |_| false), "it may still come");
     assert!(!frontier.forget_strangers(T.plus_ms(5), |w| w == worker), "it is there");
     assert!(frontier.forget_strangers(T.plus_ms(5), |_| false));
-    assert_eq!(frontier.deliver(None, T), Some(seq));
+    assert_eq!(delivered(&mut frontier, None, T), Some(seq));
 }
 
 fn prioritized(keys: &[(u64, i8)]) -> RequestBatch {
@@ -440,7 +464,7 @@ proptest! {
                 frontier.begin_report(seq);
                 frontier.reported(seq, disk.blocks[&seq].0.requests, 0);
             }
-            while let Some(seq) = frontier.deliver(None, now) {
+            while let Some((seq, _)) = frontier.deliver(None, now) {
                 frontier.begin_ack(seq);
                 frontier.acked(seq);
             }

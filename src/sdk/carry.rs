@@ -3,6 +3,7 @@
 //! Several blocks are in flight at a time, so that the network works while pages are processed. A block is acknowledged only after its
 //! handler has returned, and the acknowledgement is repeated until the broker confirms it.
 
+use super::backoff::Backoff;
 use super::error::{Abort, BoxError, Error};
 use super::follow::Follow;
 use super::page::{FinishedBlock, open_all};
@@ -20,8 +21,8 @@ use tokio::sync::watch;
 
 /// Bytes of pages in flight from which no more blocks are polled.
 const MOST_IN_HAND: usize = 32 << 20;
-/// The pause after a response that cannot be read.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pauses after responses that cannot be read, the shortest and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Why work on a run stops. The first reason counts.
 pub(crate) type Halt = watch::Receiver<Option<Over>>;
@@ -57,6 +58,7 @@ pub(crate) async fn carry(
     let mut at_work = FuturesUnordered::new();
     let mut in_hand: HashMap<BlockId, usize> = HashMap::new();
     let mut poll: Option<LocalBoxFuture<'_, _>> = None;
+    let mut unreadable = Backoff::new(PAUSES.0, PAUSES.1);
     let over = loop {
         let has_room = at_work.is_empty() || in_hand.values().sum::<usize>() < MOST_IN_HAND;
         if poll.is_none() && at_work.len() < in_flight && has_room {
@@ -85,15 +87,18 @@ pub(crate) async fn carry(
                 let blocks = if answer.status == 204 { Ok(Vec::new()) } else { open_all(&answer.body, run.encoding.as_deref()) };
                 match blocks {
                     // A block may be delivered again while its acknowledgement is in flight.
-                    Ok(blocks) => for block in blocks {
-                        if let Entry::Vacant(place) = in_hand.entry(block.block_id) {
-                            place.insert(block.pages.iter().map(|page| page.body.len()).sum());
-                            at_work.push(handle(run, spider, block));
+                    Ok(blocks) => {
+                        unreadable.reset();
+                        for block in blocks {
+                            if let Entry::Vacant(place) = in_hand.entry(block.block_id) {
+                                place.insert(block.pages.iter().map(|page| page.body.len()).sum());
+                                at_work.push(handle(run, spider, block));
+                            }
                         }
-                    },
+                    }
                     Err(error) => {
                         log::warn!("cannot read blocks, polling again run_id={}: {error}", run.identity());
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(unreadable.pause(None)).await;
                     }
                 }
                 if let Some(state) = answer.state.filter(|state| state.is_final()) {

@@ -6,7 +6,6 @@ use crate::actors::run::{Delivered, DeliveredBlock, PollOptions, RunHandle};
 use crate::domain::ids::{BlockId, Identity};
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
-use crate::domain::time::Timestamp;
 use crate::protocol::node::Reported;
 use crate::protocol::pack::Index;
 use crate::protocol::problem::Problem;
@@ -18,12 +17,12 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub struct Receipt {
     run: RunHandle,
-    blocks: Vec<(BlockId, Timestamp)>,
+    blocks: Vec<(BlockId, u64)>,
 }
 
 impl Receipt {
     fn of(run: RunHandle, blocks: &[DeliveredBlock]) -> Self {
-        Self { run, blocks: blocks.iter().filter_map(|block| Some((block.block_id, block.until?))).collect() }
+        Self { run, blocks: blocks.iter().filter_map(|block| Some((block.block_id, block.delivery_no?))).collect() }
     }
 
     /// Marks all blocks as arrived, as far as the broker can know.

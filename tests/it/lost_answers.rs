@@ -51,6 +51,8 @@ fn a_worker_that_says_what_it_holds_gets_lost_blocks_again() {
         assert_eq!(waiting.await.expect("answered"), 204);
         let (status, problem) = poll(&api, &path, "what").await;
         assert!(status == 400 && problem["field"] == "webloom-holds", "{problem}");
+        let (status, problem) = poll(&api, &format!("/requestqueue/{run}"), held).await;
+        assert!(status == 400 && problem["field"] == "webloom-holds", "it belongs to a worker: {problem}");
     });
 }
 

@@ -1,7 +1,6 @@
 //! Delivers finished blocks to workers.
 
 use super::{Delivered, DeliveredBlock, EndPolls, Poll, PollOptions, RunActor, Undelivered, Waiting};
-use crate::domain::block::AckVerdict;
 use crate::domain::ids::{BlockId, Seq, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -36,52 +35,55 @@ impl RunActor {
             self.kind.involved.add_worker(worker);
         }
         let (mut ready, mut cold, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let until = (!waiting.auto_ack).then(|| now.plus_ms(self.kind.frontier.settings().ack_wait as i64));
         while ready.len() + cold.len() < waiting.max
             && bytes < ANSWER_BYTES
-            && let Some(seq) = self.kind.frontier.deliver(waiting.worker, now)
+            && let Some((seq, no)) = self.kind.frontier.deliver(waiting.worker, now)
         {
             match self.kind.cache.take_finished(seq) {
                 Some(f) => {
                     bytes += f.pack.len() + f.requests.len();
                     let block_id = self.block_id(seq);
-                    ready.push((seq, DeliveredBlock { block_id, requests: f.requests, raw_length: f.raw_length, pack: f.pack, until }));
+                    let delivery_no = (!waiting.auto_ack).then_some(no);
+                    let block = DeliveredBlock { block_id, requests: f.requests, raw_length: f.raw_length, pack: f.pack, delivery_no };
+                    ready.push((seq, no, block));
                 }
                 None => {
                     bytes += ANSWER_BYTES / MOST_COLD;
-                    cold.push(seq);
+                    cold.push((seq, no));
                 }
             }
         }
         if cold.is_empty() {
             return self.hand_out(waiting, ready, ctx);
         }
-        let room = ANSWER_BYTES.saturating_sub(ready.iter().map(|(_, block)| block.requests.len() + block.pack.len()).sum());
-        let read = self.context.store.read(ReadResultsWithin { no: self.run.no, seqs: cold.clone(), most_bytes: room });
+        let room = ANSWER_BYTES.saturating_sub(ready.iter().map(|(.., block)| block.requests.len() + block.pack.len()).sum());
+        let seqs = cold.iter().map(|(seq, _)| *seq).collect();
+        let read = self.context.store.read(ReadResultsWithin { no: self.run.no, seqs, most_bytes: room });
         Self::then(ctx, read, move |this, (found, unread), ctx| {
-            let mut read = cold;
-            read.truncate(read.len() - unread.len());
-            for r in this.whole(&read, found, ctx) {
-                let block_id = this.block_id(r.seq);
-                ready.push((r.seq, DeliveredBlock { block_id, requests: r.payload, raw_length: r.raw_length, pack: r.pack, until }));
+            let (read, left) = cold.split_at(cold.len() - unread.len());
+            let seqs: Vec<Seq> = read.iter().map(|(seq, _)| *seq).collect();
+            for r in this.whole(&seqs, found, ctx) {
+                let Some((seq, no)) = read.iter().find(|(seq, _)| *seq == r.seq).copied() else { continue };
+                let (block_id, delivery_no) = (this.block_id(seq), (!waiting.auto_ack).then_some(no));
+                let block = DeliveredBlock { block_id, requests: r.payload, raw_length: r.raw_length, pack: r.pack, delivery_no };
+                ready.push((seq, no, block));
             }
-            for seq in unread.iter().rev() {
-                this.kind.frontier.take_back(*seq);
-            }
+            this.take_back(left);
             this.hand_out(waiting, ready, ctx);
             this.serve_pollers(ctx);
         });
     }
 
-    fn hand_out(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, DeliveredBlock)>, ctx: &mut Context<Self>) {
-        // Other calls may have acknowledged them during the read.
-        blocks.retain(|(seq, _)| self.kind.frontier.check_ack(*seq) == AckVerdict::Current);
-        let (seqs, blocks): (Vec<Seq>, Vec<DeliveredBlock>) = blocks.into_iter().unzip();
+    fn hand_out(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, u64, DeliveredBlock)>, ctx: &mut Context<Self>) {
+        // During the read, other calls may have acknowledged them, or taken them back and delivered them again.
+        blocks.retain(|(seq, no, _)| self.kind.frontier.is_delivery(*seq, *no));
+        let (deliveries, blocks): (Vec<(Seq, u64)>, Vec<DeliveredBlock>) =
+            blocks.into_iter().map(|(seq, no, block)| ((seq, no), block)).unzip();
         if self.life.is_ending() || waiting.reply.is_abandoned() {
             // The end, which is being written, gives up the blocks that are not acknowledged. A later acknowledgement would
             // subtract the same packs from their segment again.
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
-            return self.not_taken(&seqs, ctx);
+            return self.not_taken(&deliveries, ctx);
         }
         if blocks.is_empty() && waiting.until > Timestamp::steady() {
             // All blocks for this poll were damaged, or acknowledged in the meantime: it continues to wait.
@@ -90,12 +92,13 @@ impl RunActor {
             return self.serve_pollers(ctx);
         }
         let delivered = Delivered { state: self.run.state, blocks };
-        if !waiting.auto_ack || seqs.is_empty() {
+        if !waiting.auto_ack || deliveries.is_empty() {
             if waiting.reply.give(Ok(delivered)).is_err() {
-                self.not_taken(&seqs, ctx);
+                self.not_taken(&deliveries, ctx);
             }
             return;
         }
+        let seqs: Vec<Seq> = deliveries.into_iter().map(|(seq, _)| seq).collect();
         for seq in &seqs {
             self.kind.frontier.begin_ack(*seq);
         }
@@ -129,11 +132,16 @@ impl RunActor {
         }
     }
 
-    fn not_taken(&mut self, seqs: &[Seq], ctx: &mut Context<Self>) {
-        for seq in seqs.iter().rev() {
-            self.kind.frontier.take_back(*seq);
-        }
+    fn not_taken(&mut self, deliveries: &[(Seq, u64)], ctx: &mut Context<Self>) {
+        self.take_back(deliveries);
         self.serve_pollers(ctx);
+    }
+
+    /// The last one first: each returns to the front of the queue.
+    fn take_back(&mut self, deliveries: &[(Seq, u64)]) {
+        for (seq, no) in deliveries.iter().rev() {
+            self.kind.frontier.take_back_of(*seq, *no);
+        }
     }
 
     /// Answers the polls whose time is over, and sets the timer for the next one.
@@ -204,9 +212,9 @@ impl Handler<Undelivered> for RunActor {
     type Result = ();
     fn handle(&mut self, Undelivered(blocks): Undelivered, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.undelivered");
-        for (block_id, until) in blocks.into_iter().rev() {
+        for (block_id, no) in blocks.into_iter().rev() {
             if let Some(seq) = block_id.seq_in(self.identity()) {
-                self.kind.frontier.take_back_of(seq, until);
+                self.kind.frontier.take_back_of(seq, no);
             }
         }
         self.serve_pollers(ctx);

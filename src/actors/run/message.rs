@@ -84,8 +84,8 @@ pub struct DeliveredBlock {
     pub raw_length: u32,
     /// Its results.
     pub pack: Bytes,
-    /// If the block is not acknowledged by then, it is delivered again. `None`: it is already acknowledged.
-    pub until: Option<Timestamp>,
+    /// The number of the delivery, for [`Undelivered`]. `None`: nothing waits for an acknowledgement.
+    pub delivery_no: Option<u64>,
 }
 
 /// From the edge: the results of a block. The answer comes when they are on disk.
@@ -245,10 +245,10 @@ pub struct ReannounceRun;
 #[rtype(result = "()")]
 pub struct EndPolls;
 
-/// From the edge: these blocks, delivered with this deadline, did not reach their receiver.
+/// From the edge: these deliveries of blocks, each with its number, did not reach their receiver.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Undelivered(pub Vec<(BlockId, Timestamp)>);
+pub struct Undelivered(pub Vec<(BlockId, u64)>);
 
 /// From the service: the blocks at nodes, each with its number, node, attempt, and the end of the lease.
 #[derive(Debug, Message)]
@@ -398,7 +398,7 @@ impl RunHandle {
         self.0.tell(EndPolls);
     }
     /// See [`Undelivered`].
-    pub fn undelivered(&self, blocks: Vec<(BlockId, Timestamp)>) {
+    pub fn undelivered(&self, blocks: Vec<(BlockId, u64)>) {
         self.0.tell(Undelivered(blocks));
     }
     /// See [`ListLeases`].

@@ -145,9 +145,12 @@ pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
 }
 
 /// The blocks that the polling worker says it has, if it says so.
-fn holds_of(request: &HttpRequest) -> Result<Option<Vec<BlockId>>, Problem> {
+fn holds_of(request: &HttpRequest, worker: Option<WorkerId>) -> Result<Option<Vec<BlockId>>, Problem> {
     let Some(value) = request.headers().get(HOLDS_HEADER) else { return Ok(None) };
     let wrong = |detail: String| Problem::malformed(detail).at(HOLDS_HEADER);
+    if worker.is_none() {
+        return Err(wrong("the header says what a worker has: name the worker with the parameter `worker`".to_owned()));
+    }
     let text = value.to_str().map_err(|_| wrong("ids of blocks are expected, separated by commas".to_owned()))?;
     let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::parse);
     ids.collect::<Result<_, _>>().map(Some).map_err(|e: InvalidId| wrong(e.to_string()))
@@ -175,7 +178,8 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
         }
     }
     let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
-    let polled = edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack, holds: holds_of(&request)? });
+    let polled =
+        edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack, holds: holds_of(&request, query.worker)? });
     let (delivered, mut receipt) = caller.while_admitted(&edge.tokens, polled).await?;
     if !delivered.blocks.is_empty() && fault::fails("edge.poll.lost") {
         // The broker takes the answer for sent, and the client does not get it.
@@ -226,7 +230,7 @@ pub async fn results(edge: web::Data<Edge>, request: HttpRequest, query: web::Qu
         requests: result.payload,
         raw_length: result.raw_length,
         pack: result.pack,
-        until: None,
+        delivery_no: None,
     });
     let items = opened(identity, blocks.collect()).await?;
     Ok(HttpResponse::Ok().json(Page { items, next_cursor }))
