@@ -183,13 +183,20 @@ part=$(mktemp)
 flaky=()
 trap 'rm -f "$log" "$part"' EXIT
 
+# The names of the tests in $part that ended so.
+ended() { sed -nE "s/^test ([^ ]+) \\.\\.\\. $1\$/\\1/p" "$part" | sort -u; }
+
 # A journey starts processes, browsers and databases, and now and then a busy machine is too slow for one. So up to five tests
-# that failed run once more, alone. The last line of the check names those that passed then. A test that fails twice ends the check.
+# that failed run once more, alone. The last lines of the check name those that passed then. A test that fails twice ends the check.
 rust_tests() {
     local names
     cargo test --locked --features faults --no-fail-fast "$@" 2>&1 | tee "$part" && { cat "$part" >>"$log"; return; }
     cat "$part" >>"$log"
-    mapfile -t names < <(sed -nE 's/^test ([^ ]+) \.\.\. FAILED$/\1/p' "$part" | sort -u)
+    if (($(grep -cE '^ +Running ' "$part") != $(grep -c '^test result: ' "$part"))); then
+        echo "a suite ended before its tests did" >&2
+        return 1
+    fi
+    mapfile -t names < <(ended FAILED)
     if ((${#names[@]} == 0 || ${#names[@]} > 5)); then
         echo "${#names[@]} tests failed: only one to five are run again" >&2
         return 1
@@ -202,9 +209,7 @@ rust_tests() {
     done
     cargo test --locked --features faults --no-fail-fast "${filter[@]}" -- --exact --test-threads 1 "${names[@]}" 2>&1 | tee "$part" || return 1
     # Each of them must have been found and run.
-    local passed
-    passed=$(grep -cE '^test [^ ]+ \.\.\. ok$' "$part")
-    ((passed >= ${#names[@]})) || return 1
+    [[ $(ended ok) == "$(printf '%s\n' "${names[@]}")" ]] || return 1
     cat "$part" >>"$log"
     flaky+=("${names[@]}")
 }
@@ -258,11 +263,16 @@ rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip d
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet::
 
 say "all tests together"
-if ((${#flaky[@]} > 0)); then printf 'flaky, passed at the second try: %s\n' "${flaky[@]}"; fi
-awk -v flaky=${#flaky[@]} '
+mapfile -t again < <(sed -nE 's/^RERUN (.*)$/\1/p' "$log" | sort -u)
+if ((${#again[@]} > 5)); then
+    printf '%s tests of the Python package failed at the first try: only five may\n' ${#again[@]} >&2
+    exit 1
+fi
+printf 'passed at the second try: %s\n' ${flaky[@]+"${flaky[@]}"} ${again[@]+"${again[@]}"} | grep -v ': $' || true
+awk -v flaky=${#flaky[@]} -v again=${#again[@]} '
      /^test result: / { passed += $4; failed += $6; ignored += $8; suites += 1 }
      /^[0-9]+ passed.* in [0-9.]+s/ { passed += $1; suites += 1 }
      END { failed -= flaky
            printf "test result: %s. %d passed; %d failed; %d ignored; in %d suites; %d of them at the second try\n", \
-               failed == 0 ? "ok" : "FAILED", passed, failed, ignored, suites, flaky
+               failed == 0 ? "ok" : "FAILED", passed, failed, ignored, suites, flaky + again
            exit suites == 0 || failed != 0 }' "$log"
