@@ -4,6 +4,7 @@
 //! There is one limit for all, and each token may use at most three quarters of it, so that one token cannot block the others. A
 //! request over the limit is rejected; nothing waits here.
 
+use crate::config::tokens::TokenKey;
 use crate::protocol::problem::Problem;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -17,7 +18,7 @@ pub struct Budget(Arc<Inner>);
 struct Inner {
     most: usize,
     used: AtomicUsize,
-    shares: Mutex<HashMap<String, Arc<AtomicUsize>>>,
+    shares: Mutex<HashMap<Option<TokenKey>, Arc<AtomicUsize>>>,
 }
 
 /// The part of the budget that the connections of one token may use.
@@ -50,16 +51,16 @@ impl Budget {
         Self(Arc::new(Inner { most, used: AtomicUsize::new(0), shares: Mutex::default() }))
     }
 
-    /// The share with this name, which stands for a token.
+    /// The share of a token; `None`: of all callers without one.
     #[must_use]
-    pub fn share(&self, name: &str) -> Share {
+    pub fn share(&self, token: Option<TokenKey>) -> Share {
         let mut shares = self.0.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = match shares.get(name) {
+        let used = match shares.get(&token) {
             Some(used) => Arc::clone(used),
             None => {
                 // Tokens come and go with each reload of the token file: a share that is not in use is made again when it is needed.
                 shares.retain(|_, used| Arc::strong_count(used) > 1);
-                Arc::clone(shares.entry(name.to_owned()).or_default())
+                Arc::clone(shares.entry(token).or_default())
             }
         };
         Share { all: Arc::clone(&self.0), used }
@@ -152,14 +153,15 @@ mod tests {
     #[test]
     fn one_share_leaves_room_for_others() {
         let budget = Budget::new(100);
-        let (one, other) = (budget.share("one"), budget.share("other"));
+        let of = |text| budget.share(Some(TokenKey::of(text)));
+        let (one, other) = (of("one"), of("other"));
         let mut first = one.charge(70).expect("room");
         assert_eq!(first.add(6), Err(Full::Share));
         first.add(5).expect("three quarters");
         assert_eq!(other.charge(26).map(drop), Err(Full::All));
         let second = other.charge(25).expect("the rest");
         assert_eq!(budget.used(), 100);
-        assert_eq!(budget.share("one").charge(1).map(drop), Err(Full::Share), "a share is found again by its name");
+        assert_eq!(of("one").charge(1).map(drop), Err(Full::Share), "a share is found again by its token");
         first.set(10).expect("less always fits");
         other.charge(50).expect("room again");
         drop((first, second));

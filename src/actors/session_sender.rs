@@ -178,12 +178,12 @@ mod tests {
     #[test]
     fn what_is_not_sent_counts_beyond_what_is_free() {
         let budget = Budget::new(4 * FREE);
-        let backlog = Backlog::new(budget.share(""), None);
+        let backlog = Backlog::new(budget.share(None), None);
         backlog.add(FREE).expect("free");
         assert_eq!(budget.used(), 0);
         backlog.add(3 * FREE).expect("the share");
         assert_eq!(backlog.add(1), Err(Full::Share));
-        let other = Backlog::new(budget.share(""), None);
+        let other = Backlog::new(budget.share(None), None);
         other.add(FREE).expect("free for each");
         backlog.buffered(2 * FREE);
         assert_eq!(budget.used(), 3 * FREE, "it is not sent yet");

@@ -171,7 +171,7 @@ impl Agent {
             let mut is_refused = false;
             let address = socket::address(&self.config, broker, (self.node_id, self.instance), &machine);
             let opened = tokio::select! {
-                opened = Socket::open(client, &address, patience) => opened,
+                opened = Socket::open(client, &address, self.config.token.as_deref(), patience) => opened,
                 () = stop.as_mut() => break,
             };
             match opened {

@@ -7,6 +7,7 @@ use crate::domain::node::Instance;
 use crate::domain::time::Timestamp;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, FromNode, ToNode};
+use crate::protocol::token::NAMED;
 use crate::protocol::{MAX_FRAME, sign::sign_at};
 use crate::sockets::Checked;
 use actix_codec::Framed;
@@ -76,7 +77,7 @@ pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId,
     if let Some(name) = config.name.clone().or_else(Machine::host_name) {
         query.append_pair("name", &name);
     }
-    if let Some(token) = &config.token {
+    if let Some(token) = config.token.as_ref().filter(|token| !token.starts_with(NAMED)) {
         let now = Timestamp::now();
         query.append_pair("sign", &sign_at(token, node_id, now)).append_pair("signtime", &now.0.to_string());
     }
@@ -98,13 +99,16 @@ pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId,
 }
 
 impl Socket {
-    /// Opens the socket. `patience` limits the wait for a response.
+    /// Opens the socket. `patience` limits the wait for a response. A named token is sent as it is; any other one has signed the address.
     ///
     /// # Errors
     /// The broker rejected it, or was not reached.
-    pub async fn open(client: &Client, address: &Url, patience: Duration) -> Result<Self, OpenError> {
-        let connecting = client.ws(address.as_str()).max_frame_size(MAX_FRAME).connect();
-        match timeout(patience, connecting).await {
+    pub async fn open(client: &Client, address: &Url, token: Option<&str>, patience: Duration) -> Result<Self, OpenError> {
+        let mut request = client.ws(address.as_str()).max_frame_size(MAX_FRAME);
+        if let Some(token) = token.filter(|token| token.starts_with(NAMED)) {
+            request = request.set_header("Token", token);
+        }
+        match timeout(patience, request.connect()).await {
             Err(_) => Err(OpenError::Unreachable(format!("no response within {} s", patience.as_secs()))),
             Ok(Err(WsClientError::InvalidResponseStatus(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)))) => {
                 Err(OpenError::Refused(status.as_u16()))

@@ -13,6 +13,9 @@ use std::process::ExitCode;
 /// Maximum number of listed tokens.
 const MOST: usize = 10_000;
 
+/// The longest time until a token expires: a hundred years.
+const MOST_MS: u64 = 36_500 * 86_400_000;
+
 const COLUMNS: [Column; 6] = [
     Column::id("NAME", "name"),
     Column::text("ROLE", "role"),
@@ -73,7 +76,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 body["groups"] = groups.into();
             }
             if let Some(ms) = expires_in {
-                body["expireTime"] = json!(Timestamp::now().plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)));
+                if !(1..=MOST_MS).contains(&ms) {
+                    return Err(Failure::Usage("--expires-in: must be more than 0, and at most 36500d".to_owned()));
+                }
+                body["expireTime"] = json!(Timestamp::now().plus_ms(ms as i64));
             }
             let answer = shell.client.post(&["tokens"], &[], &body).await?;
             shell.show(&answer, |token| cell(token, "text"))

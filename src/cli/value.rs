@@ -19,7 +19,7 @@ pub fn duration_ms(text: &str) -> Result<u64, String> {
         return Ok(0);
     }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("it needs a unit: {text}s, {text}m or {text}h"));
+        return Err(format!("it needs a unit: {text}s, {text}m, {text}h or {text}d"));
     }
     let span = humantime::parse_duration(text).map_err(|_| EXPECTED.to_owned())?;
     match u64::try_from(span.as_millis()) {

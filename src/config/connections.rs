@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// See the module documentation.
+/// The limits of open connections, HTTP and WebSocket together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Connections of all peers.
@@ -12,7 +12,7 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The default of [`Self::all`]: two threads accept as many.
+    /// The default of [`Self::all`].
     pub const ALL: usize = 40_000;
     /// The limit of one address, unless the operator sets another.
     pub const OF_ADDRESS: usize = 5_000;

@@ -86,16 +86,6 @@ impl TokenKey {
         }
         Some(Self(key))
     }
-
-    /// A name for what is counted for each token. It is part of the key, so it never leaves the process either.
-    #[must_use]
-    pub fn share(self) -> String {
-        use std::fmt::Write as _;
-        self.0[..16].iter().fold(String::new(), |mut name, byte| {
-            let _ = write!(name, "{byte:02x}");
-            name
-        })
-    }
 }
 
 impl std::fmt::Debug for TokenKey {
@@ -336,7 +326,8 @@ impl Tokens {
     /// The stored value that identifies one token as the owner of an id.
     #[must_use]
     pub fn owner(&self, key: TokenKey, id: &str) -> Option<String> {
-        self.owners(id).into_iter().find(|(of, _)| *of == key).map(|(_, owner)| owner)
+        let unnamed = self.entries().iter().find(|entry| entry.key == key).map(|entry| owner(&entry.text, id));
+        unnamed.or_else(|| self.named.get(key, Timestamp::now()).map(|token| owner(&token.key.hex(), id)))
     }
 }
 

@@ -206,7 +206,8 @@ pub struct InvalidProperty {
 #[serde(transparent)]
 pub struct Properties(pub BTreeMap<String, String>);
 
-fn same_key(a: &str, b: &str) -> bool {
+/// Whether two keys name one property: case and underscores do not count.
+pub(crate) fn same_key(a: &str, b: &str) -> bool {
     // Compares characters without allocation: this runs some thirty times for each run.
     fn letters(text: &str) -> impl Iterator<Item = char> {
         text.chars().filter(|c| *c != '_').flat_map(char::to_lowercase)

@@ -1,11 +1,11 @@
 //! Misspelt properties of a job, and members of its `Site`. A job may have properties of its own, which its worker reads, so only a key
 //! that is nearly one of Webloom's is refused.
 
-use super::job::{InvalidProperty, Properties};
+use super::job::{InvalidProperty, Properties, same_key};
 use serde_json::{Map, Value};
 
 /// The keys that the broker reads, of all kinds of jobs. `Pacakge` is how a seed spells it.
-const KNOWN: [&str; 55] = [
+const KNOWN: [&str; 57] = [
     "AckWait",
     "Application",
     "Arguments",
@@ -61,9 +61,9 @@ const KNOWN: [&str; 55] = [
     "Timeout",
     "TrailingSlash",
     "User",
+    "WorkerJob",
+    "WorkerWait",
 ];
-/// More keys that exist, too short or too common to be mistaken for another.
-const ALSO_KNOWN: [&str; 2] = ["WorkerJob", "WorkerWait"];
 /// The members of a `Site` that is a JSON object.
 const SITE: [&str; 5] = ["userAgent", "headers", "hosts", "proxy", "encoding"];
 
@@ -71,21 +71,17 @@ fn letters(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-fn known() -> impl Iterator<Item = &'static str> {
-    KNOWN.into_iter().chain(ALSO_KNOWN)
-}
-
 /// The known key that this key nearly is; `None` if it is one, or is far from all of them. Short keys are near to too many words, so
 /// they must have the same letters.
 fn nearly(key: &str) -> Option<&'static str> {
     let properties = Properties([(key.to_owned(), String::new())].into());
-    if known().any(|known| properties.get(known).is_some()) {
+    if KNOWN.into_iter().any(|known| properties.get(known).is_some()) {
         return None;
     }
     let key = letters(key);
     let distance = |known: &str| strsim::osa_distance(&key, &letters(known));
     let most = |known: &str| [0, 1, 2][usize::from(known.len() >= 6) + usize::from(known.len() >= 9)];
-    known().filter(|known| distance(known) <= most(known)).min_by_key(|known| distance(known))
+    KNOWN.into_iter().filter(|known| distance(known) <= most(known)).min_by_key(|known| distance(known))
 }
 
 impl Properties {
@@ -97,8 +93,15 @@ impl Properties {
     pub fn check_spelling(&self, already: &Self) -> Result<(), InvalidProperty> {
         let is_new = |(key, value): &(&String, &String)| already.0.get(*key) != Some(*value);
         for (key, value) in self.0.iter().filter(is_new) {
+            if let Some(same) = self.0.keys().find(|other| *other != key && same_key(other, key)) {
+                let detail = format!("`{}` and `{}` are one property: send one of them", same.escape_debug(), key.escape_debug());
+                return Err(InvalidProperty { key: key.clone(), detail });
+            }
             if let Some(meant) = nearly(key).filter(|_| !already.0.contains_key(key)) {
-                let detail = format!("unknown property `{}`. Did you mean `{meant}`?", key.escape_debug());
+                let detail = format!(
+                    "unknown property `{}`. Did you mean `{meant}`? A property of your own needs a name that differs more.",
+                    key.escape_debug()
+                );
                 return Err(InvalidProperty { key: key.clone(), detail });
             }
             let names = |known: &str| Properties([(key.clone(), String::new())].into()).get(known).is_some();
@@ -145,13 +148,22 @@ mod tests {
             ("WorkerJobs", "WorkerJob"),
             ("TrailngSlsh", "TrailingSlash"),
         ] {
-            assert_eq!(check(key, "1"), Some(format!("unknown property `{key}`. Did you mean `{meant}`?")));
+            let refused = check(key, "1").expect("refused");
+            assert!(refused.starts_with(&format!("unknown property `{key}`. Did you mean `{meant}`?")), "{refused}");
         }
     }
 
     #[test]
+    fn two_spellings_of_one_property_are_refused() {
+        let both = Properties([("NodeGroup", "a"), ("NODE_GROUP", "b")].map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+        let error = both.check_spelling(&Properties::default()).expect_err("two values");
+        assert!(error.detail.ends_with("are one property: send one of them"), "{}", error.detail);
+        assert_eq!(both.check_spelling(&both), Ok(()), "what is stored stays");
+    }
+
+    #[test]
     fn known_keys_in_any_spelling_and_keys_of_a_workers_own_are_taken() {
-        for key in known().chain([
+        for key in KNOWN.into_iter().chain([
             "thread_num",
             "NODE_COUNT",
             "robots",
@@ -185,7 +197,7 @@ mod tests {
             let source = source.split("#[cfg(test)]").next().expect("code");
             for call in ["entry(\"", "get(\"", "parsed(\"", " text(\"", "any(\""] {
                 for read in source.split(call).skip(1).filter_map(|rest| rest.split('"').next()) {
-                    assert!(known().any(|known| known == read), "{read}");
+                    assert!(KNOWN.into_iter().any(|known| known == read), "{read}");
                 }
             }
         }

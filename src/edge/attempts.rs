@@ -27,11 +27,11 @@ impl Guard {
         self.0.missing.fetch_add(1, Relaxed);
     }
 
-    /// Checks a token that a caller sent; `None`: the broker does not know it.
+    /// Checks a token that a caller sent; `None`: the broker does not know it. `what` is the name of such a token in the log.
     ///
     /// # Errors
     /// The token is wrong, or its address sent too many wrong tokens.
-    pub fn judge(&self, from: Option<IpAddr>, token: Option<TokenKey>) -> Result<(), Problem> {
+    pub fn judge(&self, from: Option<IpAddr>, token: Option<TokenKey>, what: &str) -> Result<(), Problem> {
         let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let attempts = &self.0.attempts;
         if token.is_some_and(|token| attempts.read().unwrap_or_else(PoisonError::into_inner).is_known(from, token)) {
@@ -42,12 +42,12 @@ impl Guard {
             Judgement::Passes => Ok(()),
             Judgement::Wrong(line) => {
                 self.0.wrong.fetch_add(1, Relaxed);
-                log(from, line);
+                log(what, from, line);
                 Err(Problem::unknown_token())
             }
             Judgement::TooMany(line) => {
                 self.0.throttled.fetch_add(1, Relaxed);
-                log(from, line);
+                log(what, from, line);
                 Err(Problem::too_many_attempts())
             }
         }
@@ -67,8 +67,8 @@ impl Guard {
     }
 }
 
-fn log(from: IpAddr, attempts: Option<u64>) {
+fn log(what: &str, from: IpAddr, attempts: Option<u64>) {
     if let Some(attempts) = attempts {
-        log::warn!("token refused peer={from} attempts={attempts}");
+        log::warn!("{what} refused peer={from} attempts={attempts}");
     }
 }

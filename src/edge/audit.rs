@@ -5,14 +5,17 @@ use super::access::Access;
 use super::auth::{Caller, Need};
 use super::route::Operation;
 use crate::service::AuditedCall;
-use actix_web::http::Method;
 use actix_web::http::header::LOCATION;
+use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 
 /// Maximum characters of a recorded value.
 const MOST: usize = 200;
+
+/// The parts of addresses that name the object of a call; the first that is there counts.
+const OBJECTS: [&str; 4] = ["hook", "id", "name", "sha256"];
 
 /// An audited operation.
 #[derive(Debug, Clone, Copy)]
@@ -29,19 +32,19 @@ struct Members(Option<String>);
 pub(super) struct Call(String);
 
 impl Audited {
-    /// `None`: the operation changes nothing, or it belongs to the work of nodes and workers.
+    /// `None`: the operation changes nothing, belongs to the work of nodes and workers, or is stored with the run that it makes.
     pub(super) fn of(operation: &Operation, path: &'static str) -> Option<Self> {
         // The calls of Scheduler.NET's clients check their tokens themselves: those of an admin.
         let need = if matches!(operation.access, Access::By { need: None, .. }) { Need::Admin } else { operation.access.need()? };
         let changes = operation.method != Method::GET || operation.only_leader && need != Need::Read;
         let is_of_people = matches!(need, Need::Operate | Need::Edit | Need::Admin);
-        (changes && is_of_people).then(|| Self { operation: operation.name, kind: kind(path) })
+        (changes && is_of_people && !operation.is_in_its_run).then(|| Self { operation: operation.name, kind: kind(path) })
     }
 
     pub(super) fn begin(self, edge: &Edge, request: &HttpRequest) -> Call {
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
         let path = request.match_info();
-        let object = ["id", "name", "sha256"].iter().find_map(|part| path.get(part)).map(short);
+        let object = OBJECTS.iter().find_map(|part| path.get(part)).map(short);
         let forwarded_for = request.headers().get("X-Forwarded-For").and_then(|value| value.to_str().ok()).map(short);
         request.extensions_mut().insert(Members::default());
         Call(edge.service.audit_begin(AuditedCall {
@@ -59,9 +62,7 @@ impl Audited {
 impl Call {
     pub(super) fn end(self, edge: &Edge, request: &HttpRequest, response: &HttpResponse) {
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        // The object of a call that creates one; a trigger keeps its job.
-        let has_object = ["id", "name", "sha256"].iter().any(|part| request.match_info().get(part).is_some());
-        let made = location.filter(|_| !has_object).and_then(|at| at.rsplit('/').next()).map(short);
+        let made = location.filter(|_| response.status() == StatusCode::CREATED).and_then(|at| at.rsplit('/').next()).map(short);
         let members = request.extensions_mut().remove::<Members>().and_then(|members| members.0);
         edge.service.audit_end(self.0, response.status().as_u16(), made, members);
     }
@@ -80,7 +81,11 @@ pub(super) fn note_members(request: &HttpRequest, body: &web::Bytes) {
 /// The kind of object at an address: `job` for `/api/v1/jobs/{id}/trigger`.
 fn kind(path: &'static str) -> &'static str {
     let rest = ["/api/v1/", "/api/v1.0/", "/"].iter().find_map(|start| path.strip_prefix(start)).unwrap_or(path);
-    let noun = rest.split('/').next().unwrap_or_default();
+    let noun = rest.split('/').find(|part| *part == "hooks").or_else(|| rest.split('/').next()).unwrap_or_default();
+    if noun.ends_with(".json") {
+        // A call of scrapyd.
+        return "project";
+    }
     noun.strip_suffix('s').unwrap_or(noun)
 }
 
@@ -103,11 +108,16 @@ mod tests {
             found.unwrap_or_else(|| panic!("no operation {name}"))
         };
         for (name, kind) in [
-            ("triggerJob", Some("job")),
-            ("triggerJobByGet", Some("job")),
+            ("updateJob", Some("job")),
             ("stopRun", Some("run")),
+            ("createHook", Some("hook")),
             ("createToken", Some("token")),
-            ("netFireJob", Some("job")),
+            ("netUpdateJob", Some("job")),
+            ("scrapydAddVersion", Some("project")),
+            ("triggerJob", None),
+            ("triggerJobByGet", None),
+            ("netFireJob", None),
+            ("callHook", None),
             ("easyInsertGroup", Some("group")),
             ("listTokens", None),
             ("readJob", None),

@@ -78,10 +78,10 @@ impl Caller {
         self.role.map(Role::name)
     }
 
-    /// The name of its share of the memory budget: each token has one.
+    /// Whose share of the memory budget it uses: each token has one, and so do all callers without a token together.
     #[must_use]
-    pub fn share(&self) -> String {
-        self.checked.map_or_else(String::new, |(key, _)| key.share())
+    pub fn share(&self) -> Option<TokenKey> {
+        self.checked.map(|(key, _)| key)
     }
 
     /// Whether the caller has this permission.
@@ -134,7 +134,7 @@ impl Caller {
 }
 
 fn role_lacks(role: Role) -> Problem {
-    Problem::forbidden(format!("a token of role {} may not do that", role.name()))
+    Problem::forbidden(format!("the role {} is not enough for this call", role.name()))
 }
 
 /// The caller that the route admitted.
@@ -228,13 +228,13 @@ fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
             _ if token.is_some() => token.and_then(|token| edge.tokens.find(token)),
             Verdict::Unknown => None,
             refused => {
-                edge.guard.judge(from, None)?;
+                edge.guard.judge(from, None, "token")?;
                 return Err(of_sign(refused).into());
             }
         },
         (None, Some(token)) => edge.tokens.find(token),
     };
-    edge.guard.judge(from, granted.as_ref().map(|granted| granted.key))?;
+    edge.guard.judge(from, granted.as_ref().map(|granted| granted.key), "token")?;
     match granted {
         Some(granted) if is_signed => Ok(Caller::of(Role::Agent, granted, need)),
         Some(granted) => {

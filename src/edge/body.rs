@@ -53,7 +53,7 @@ fn edge_of(request: &HttpRequest) -> Result<&Edge, Failure> {
 /// An empty charge in the caller's share of the budget. Call it after the access check.
 pub fn nothing_held(budget: &Budget, request: &HttpRequest) -> Charge {
     let extensions = request.extensions();
-    budget.share(&extensions.get::<Caller>().map(Caller::share).unwrap_or_default()).nothing()
+    budget.share(extensions.get::<Caller>().and_then(Caller::share)).nothing()
 }
 
 /// A body that is read piece by piece.

@@ -4,6 +4,7 @@
 //! the others wait, and their peers with them, since nothing more is read. The oldest report of each token never waits, so one that is
 //! larger than the limit is accepted too, and reports that have arrived in part cannot wait for each other forever.
 
+use crate::config::tokens::TokenKey;
 use crate::protocol::problem::Problem;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -30,14 +31,14 @@ struct Intake {
 
 /// The large reports that are in memory, the oldest first.
 struct Reports {
-    by_number: BTreeMap<u64, (String, usize)>,
+    by_number: BTreeMap<u64, (Option<TokenKey>, usize)>,
     last: u64,
 }
 
 impl Reports {
-    fn begin(&mut self, share: &str) -> u64 {
+    fn begin(&mut self, share: Option<TokenKey>) -> u64 {
         self.last += 1;
-        self.by_number.insert(self.last, (share.to_owned(), 0));
+        self.by_number.insert(self.last, (share, 0));
         self.last
     }
 
@@ -46,7 +47,7 @@ impl Reports {
         let Some((share, held)) = self.by_number.get(&number) else { return true };
         let of_one = || self.by_number.iter().filter(move |(_, (other, _))| other == share);
         let is_oldest = of_one().next().is_some_and(|(oldest, _)| *oldest == number);
-        let sum = |bytes: usize, (_, (_, more)): (&u64, &(String, usize))| bytes + more;
+        let sum = |bytes: usize, (_, (_, more)): (&u64, &(Option<TokenKey>, usize))| bytes + more;
         let more = bytes.saturating_sub(*held);
         let fits = of_one().fold(more, sum) <= MOST_OF_ONE && self.by_number.iter().fold(more, sum) <= MOST;
         if is_oldest || fits {
@@ -58,7 +59,7 @@ impl Reports {
 
 /// A report that arrives. Its bytes count until it is dropped.
 pub struct Arrival {
-    share: String,
+    share: Option<TokenKey>,
     number: Option<u64>,
     counted: usize,
     /// When it has waited too long.
@@ -68,7 +69,7 @@ pub struct Arrival {
 impl Arrival {
     /// A report of a caller with this share.
     #[must_use]
-    pub fn of(share: String) -> Self {
+    pub fn of(share: Option<TokenKey>) -> Self {
         Self { share, number: None, counted: 0, latest: None }
     }
 
@@ -81,7 +82,7 @@ impl Arrival {
             return Ok(());
         }
         let bytes = bytes.next_multiple_of(STEP);
-        let number = *self.number.get_or_insert_with(|| reports(|reports| reports.begin(&self.share)));
+        let number = *self.number.get_or_insert_with(|| reports(|reports| reports.begin(self.share)));
         loop {
             let freed = INTAKE.freed.notified();
             tokio::pin!(freed);
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn a_token_leaves_memory_for_others_and_the_oldest_report_never_waits() {
         let mut reports = Reports { by_number: BTreeMap::new(), last: 0 };
-        let [first, second, other, late] = ["a", "a", "b", "b"].map(|share| reports.begin(share));
+        let [first, second, other, late] = ["a", "a", "b", "b"].map(|text| reports.begin(Some(TokenKey::of(text))));
         assert!(reports.grow(first, 40 << 20));
         assert!(reports.grow(second, 8 << 20));
         assert!(!reports.grow(second, 9 << 20), "three quarters for one token");

@@ -8,8 +8,8 @@ mod attempts;
 mod audit;
 pub mod auth;
 mod body;
+mod compat;
 pub mod connections;
-mod dialects;
 mod error;
 pub mod forward;
 mod http;
@@ -35,7 +35,11 @@ use crate::protocol::problem::Problem;
 use crate::service::Service;
 use actix_web::web::{self, ServiceConfig};
 use route::{Part, Resource, tagged};
+use std::time::Duration;
 use traffic::Traffic;
+
+/// The pause before the stored tokens are read again after a failure.
+const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shared state of all handlers.
 #[derive(Debug, Clone)]
@@ -70,13 +74,31 @@ impl Edge {
         self.tokens.set_named(self.service.named_tokens().await?);
         Ok(())
     }
+
+    /// Makes a change that also changes the stored tokens, and reads them again. Both are completed if the caller leaves meanwhile, and the
+    /// tokens are read again until that succeeds.
+    ///
+    /// # Errors
+    /// Those of the change.
+    async fn change_tokens<T: 'static>(&self, change: impl Future<Output = Result<T, Problem>> + 'static) -> Result<T, Problem> {
+        let edge = self.clone();
+        let done = actix_web::rt::spawn(async move {
+            let done = change.await;
+            while let Err(problem) = edge.load_tokens().await {
+                log::warn!("failed to read the named tokens, retrying reason={}", problem.detail);
+                tokio::time::sleep(RELOAD_PAUSE).await;
+            }
+            done
+        });
+        done.await.map_err(|_| Problem::internal())?
+    }
 }
 
 /// The whole route table: each resource's routes are at the top of its file. The most frequent come first, because a request is compared
 /// with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use dialects::{easy_job, scheduler_net, scrapyd};
+    use compat::{easy_job, scheduler_net, scrapyd};
     use http::{
         access_tokens, actors, alerts, audit, brokers, groups, hooks, job_data, jobs, live_logs, logs, metrics, node, nodes, packages,
         plans, portal, queue, redrive, runs, series, sites, status, steering, tasks, transfer, workers,

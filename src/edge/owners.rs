@@ -24,8 +24,8 @@ pub struct Owners(Arc<RwLock<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     by_peer: HashMap<PeerId, TokenKey>,
-    /// Ids of each token that has claimed one, by its share's name. It is too high by what was released since.
-    counts: HashMap<String, Count>,
+    /// Ids of each token that has claimed one. It may be too high: ids that were released are not subtracted.
+    counts: HashMap<TokenKey, Count>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,17 +55,17 @@ impl Owners {
     }
 
     fn count(&self, owner: TokenKey) -> Option<Count> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).counts.get(&owner.share()).copied()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).counts.get(&owner).copied()
     }
 
     fn counted(&self, owner: TokenKey, ids: usize) {
         let count = Count { ids, at: Instant::now() };
-        self.0.write().unwrap_or_else(PoisonError::into_inner).counts.insert(owner.share(), count);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).counts.insert(owner, count);
     }
 
     /// Counts a new id.
     fn count_one(&self, owner: TokenKey) {
-        if let Some(count) = self.0.write().unwrap_or_else(PoisonError::into_inner).counts.get_mut(&owner.share()) {
+        if let Some(count) = self.0.write().unwrap_or_else(PoisonError::into_inner).counts.get_mut(&owner) {
             count.ids += 1;
         }
     }
@@ -87,7 +87,7 @@ pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failu
     let Some((_, mine)) = mine.into_iter().next() else { return Err(Problem::unknown_token().into()) };
     let is_new = edge.service.owner_of(peer).await?.is_none_or(|stored| stored != mine);
     if is_new {
-        may_own_more(edge, key).await?;
+        may_own_more(edge, caller, key, peer).await?;
     }
     if !edge.service.claim_id(peer, mine, others.into_iter().map(|(_, owner)| owner).collect()).await? {
         return Err(foreign(peer));
@@ -103,13 +103,13 @@ pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failu
 ///
 /// # Errors
 /// It owns the maximum number.
-async fn may_own_more(edge: &Edge, key: TokenKey) -> Result<(), Failure> {
+async fn may_own_more(edge: &Edge, caller: &Caller, key: TokenKey, peer: PeerId) -> Result<(), Failure> {
     let most = edge.ids_per_token;
     let owned = match edge.owners.count(key) {
         Some(count) if count.ids < most || count.at.elapsed() < RECOUNT => count.ids,
         _ => {
             let (ids, tokens) = (edge.service.owned_ids().await?, edge.tokens.clone());
-            // What is stored for an id tells only who knows the token whose it is.
+            // The stored value is an HMAC under the token, so whose it is can only be computed.
             let owns = move |id: &str, stored: &String| tokens.owner(key, id).as_ref() == Some(stored);
             let owned = aside(move || Ok(ids.iter().filter(|(id, stored)| owns(id, stored)).count())).await?;
             edge.owners.counted(key, owned);
@@ -119,7 +119,10 @@ async fn may_own_more(edge: &Edge, key: TokenKey) -> Result<(), Failure> {
     if owned < most {
         return Ok(());
     }
-    log::warn!("id refused because the token owns the maximum number ids={owned}");
+    log::warn!(
+        "id refused because the token owns the maximum number peer={peer} token={} ids={owned}",
+        caller.name.as_deref().unwrap_or("")
+    );
     let detail = format!(
         "nodes and workers with this token have {most} ids, the maximum: use the id of an earlier start again, have an admin remove nodes or workers that are gone, or raise --ids-per-token"
     );
@@ -133,8 +136,12 @@ async fn may_own_more(edge: &Edge, key: TokenKey) -> Result<(), Failure> {
 pub async fn may_speak_for(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failure> {
     let Some(key) = caller.token else { return Ok(()) };
     let Some(stored) = edge.service.owner_of(peer).await? else { return Ok(()) };
-    let owner = edge.tokens.owners(&peer.to_string()).into_iter().find(|(_, owner)| *owner == stored);
-    if owner.is_none_or(|(owner, _)| owner == key) { Ok(()) } else { Err(foreign(peer)) }
+    let id = peer.to_string();
+    // Only a call for another token's id has to look at the other tokens.
+    if edge.tokens.owner(key, &id).as_ref() == Some(&stored) {
+        return Ok(());
+    }
+    if edge.tokens.owners(&id).iter().any(|(_, owner)| *owner == stored) { Err(foreign(peer)) } else { Ok(()) }
 }
 
 fn foreign(peer: PeerId) -> Failure {

@@ -189,6 +189,8 @@ pub struct Operation {
     pub(super) only_leader: bool,
     /// Its handler shows a token that is limited to groups only their jobs.
     pub(super) limits_itself: bool,
+    /// The run that it makes says who made it, so the audit does not list the call.
+    pub(super) is_in_its_run: bool,
 }
 
 impl Operation {
@@ -205,6 +207,7 @@ impl Operation {
             failures: Vec::new(),
             only_leader: false,
             limits_itself: false,
+            is_in_its_run: false,
         }
     }
 
@@ -326,6 +329,12 @@ impl Operation {
     /// Although it is a GET, it writes, waits or asks actors: a standby rejects it.
     pub fn only_leader(mut self) -> Self {
         self.only_leader = true;
+        self
+    }
+
+    /// It makes runs, each of which stores who made it. The audit does not list such calls: there may be thousands a second.
+    pub fn is_in_its_run(mut self) -> Self {
+        self.is_in_its_run = true;
         self
     }
 

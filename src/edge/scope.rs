@@ -8,6 +8,7 @@ use super::auth::Caller;
 use super::body::id;
 use super::error::Failure;
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::job::Properties;
 use crate::protocol::api::JobInput;
 use crate::protocol::problem::Problem;
 use actix_web::HttpRequest;
@@ -43,9 +44,7 @@ impl Scope {
     pub(super) async fn check(self, edge: &Edge, request: &HttpRequest, caller: &Caller) -> Result<(), Failure> {
         match self {
             Self::Itself => Ok(()),
-            Self::Closed => {
-                Err(Problem::forbidden("this token is limited to groups of jobs, and this call is not about one job or run").into())
-            }
+            Self::Closed => Err(Problem::forbidden("this token is limited to groups of jobs, and this call concerns others, too").into()),
             Self::Job => {
                 let job: JobId = id(edge, request, "id").await?;
                 let group = edge.service.group_of_job(job).await?;
@@ -73,29 +72,40 @@ pub(super) async fn check_new_job(edge: &Edge, caller: &Caller, input: &JobInput
     if !is_in(caller, input.group.as_deref().map(str::trim)) {
         return Err(outside(caller));
     }
-    check_successors(edge, caller, input).await
+    check_started_jobs(edge, caller, input, None).await
 }
 
 /// Checks a change of a job: a limited token must leave it in one of its groups.
 ///
 /// # Errors
 /// Same as [`check_new_job`].
-pub(super) async fn check_changed_job(edge: &Edge, caller: &Caller, input: &JobInput) -> Result<(), Failure> {
+pub(super) async fn check_changed_job(edge: &Edge, caller: &Caller, job: JobId, input: &JobInput) -> Result<(), Failure> {
     if input.group.as_deref().is_some_and(|group| !is_in(caller, Some(group.trim()))) {
         return Err(outside(caller));
     }
-    check_successors(edge, caller, input).await
+    check_started_jobs(edge, caller, input, Some(job)).await
 }
 
-async fn check_successors(edge: &Edge, caller: &Caller, input: &JobInput) -> Result<(), Failure> {
+/// A job names others that it starts: successors, and the job that starts a worker. A limited token may name only jobs of its groups. What
+/// the job named before, it may keep.
+async fn check_started_jobs(edge: &Edge, caller: &Caller, input: &JobInput, changed: Option<JobId>) -> Result<(), Failure> {
     if caller.groups.is_none() {
         return Ok(());
     }
-    for successor in input.successors.iter().flatten() {
-        let group = edge.service.group_of_named(successor.job.clone()).await?;
-        if !is_in(caller, group.as_deref()) {
-            let detail = format!("there is no job `{}` in the groups of this token", successor.job);
-            return Err(Problem::invalid("successors", detail).into());
+    let before = match changed {
+        Some(job) => Some(edge.service.job(job).await?.job),
+        None => None,
+    };
+    let worker_job = |properties: &Properties| properties.worker_job().ok().flatten().map(|(job, _)| job.to_owned());
+    let kept: Vec<String> = before
+        .iter()
+        .flat_map(|job| job.successors.iter().map(|successor| successor.job.clone()).chain(worker_job(&job.properties)))
+        .collect();
+    let new_worker_job = worker_job(&Properties(input.properties.clone().unwrap_or_default()));
+    let successors = input.successors.iter().flatten().map(|successor| ("successors", successor.job.clone()));
+    for (field, job) in successors.chain(new_worker_job.map(|job| ("properties.WorkerJob", job))) {
+        if !kept.contains(&job) && !is_in(caller, edge.service.group_of_named(job.clone()).await?.as_deref()) {
+            return Err(Problem::invalid(field, format!("there is no job `{job}` in the groups of this token")).into());
         }
     }
     Ok(())

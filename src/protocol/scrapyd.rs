@@ -139,6 +139,8 @@ pub struct Version {
     pub version: String,
     /// The properties of the job.
     pub properties: Properties,
+    /// The version of the job.
+    pub job_version: i64,
 }
 
 impl Version {
@@ -147,7 +149,7 @@ impl Version {
     pub fn of(job: Job) -> Option<Self> {
         let text = |key| job.properties.get(key).map(str::to_owned);
         let (project, version) = (text(PROJECT)?, text(VERSION)?);
-        Some(Self { job: job.id, project, version, properties: job.properties })
+        Some(Self { job: job.id, project, version, properties: job.properties, job_version: job.version })
     }
 
     /// The job of a version.
@@ -172,6 +174,12 @@ impl Version {
         }
     }
 
+    /// The address of its egg.
+    #[must_use]
+    pub fn package(&self) -> Option<&str> {
+        self.properties.get("Package")
+    }
+
     /// The spiders, if a node has listed them.
     #[must_use]
     pub fn spiders(&self) -> Option<Vec<String>> {
@@ -180,7 +188,16 @@ impl Version {
         Some(parts.flat_map(str::lines).map(str::to_owned).collect())
     }
 
-    /// The change of the job that stores its spiders.
+    /// The change of the job that gives it another egg. Settings that people made stay.
+    #[must_use]
+    pub fn with_package(&self, package: &str) -> JobInput {
+        let mut properties = self.properties.clone();
+        properties.0.retain(|key, _| !key.starts_with(SPIDERS));
+        properties.put("Package", Some(package.to_owned()));
+        JobInput { properties: Some(properties.0), ..JobInput::default() }
+    }
+
+    /// The change of the job that stores its spiders. It is rejected if the job was changed since it was read.
     ///
     /// # Errors
     /// There are too many for the properties of a job.
@@ -199,7 +216,7 @@ impl Version {
             return Err(Problem::invalid("egg", "the egg has too many spiders, or their names are too long"));
         }
         properties.extend(parts.into_iter().enumerate().map(|(nth, part)| (spiders_key(nth), part)));
-        Ok(JobInput { properties: Some(properties), ..JobInput::default() })
+        Ok(JobInput { properties: Some(properties), version: Some(self.job_version), ..JobInput::default() })
     }
 
     /// The place of a version among the others: its numbers count as numbers, so 1.10 is after 1.9.
@@ -366,7 +383,7 @@ mod tests {
         let input = Version::input("shop", "1", "/api/v1/packages/x");
         let properties = Properties(input.properties.expect("properties"));
         let job = JobId(uuid::Uuid::nil());
-        let mut version = Version { job, project: "shop".to_owned(), version: "1".to_owned(), properties };
+        let mut version = Version { job, project: "shop".to_owned(), version: "1".to_owned(), properties, job_version: 1 };
         assert_eq!(version.spiders(), None);
         for count in [0, 3, 5_000] {
             let spiders: Vec<String> = (0..count).map(|n| format!("spider-{n}")).collect();

@@ -1,5 +1,8 @@
 //! Tokens in the form that people write: `role:text`, or only the text.
 
+/// How the texts of named tokens begin. The broker has only their hashes, so a client must send the text: it cannot prove it by `sign`.
+pub const NAMED: &str = "wl_";
+
 /// The roles that a token can have.
 pub const ROLES: [&str; 6] = ["admin", "readonly", "agent", "worker", "operator", "editor"];
 

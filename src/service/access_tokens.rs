@@ -8,7 +8,7 @@ use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use crate::protocol::access_tokens::{NewToken, TokenInput, TokenOutput};
 use crate::protocol::problem::Problem;
-use crate::protocol::token::{ROLES, role};
+use crate::protocol::token::{NAMED, role};
 use crate::store::{DeleteToken, GroupOfJob, GroupOfNamed, GroupOfRun, InsertToken, ListTokens, StoreError, StoredToken};
 
 /// Maximum number of named tokens.
@@ -18,7 +18,7 @@ const MOST_NAME: usize = 50;
 /// Maximum number of groups of a token.
 const MOST_GROUPS: usize = 100;
 /// Names that histories use for other callers.
-const RESERVED: [&str; 3] = ["scheduler", "workflow", "webhook"];
+const RESERVED: [&str; 4] = ["broker", "scheduler", "workflow", "webhook"];
 
 fn damaged(token: &StoredToken, what: &str) -> Problem {
     log::error!("stored token is damaged name={} member={what}", token.name);
@@ -55,7 +55,8 @@ pub(super) fn check_plain_name(name: &str) -> Result<(), Problem> {
 fn check_name(name: &str) -> Result<(), Problem> {
     check_plain_name(name)?;
     // In histories it must not look like another caller.
-    if role(name).is_some() || ROLES.contains(&name) || RESERVED.contains(&name) {
+    let lower = name.to_ascii_lowercase();
+    if role(&lower).is_some() || RESERVED.contains(&lower.as_str()) {
         return Err(Problem::invalid("name", format!("`{name}` is reserved: choose another name")));
     }
     Ok(())
@@ -78,7 +79,7 @@ fn read(input: TokenInput, by: Option<String>, now: Timestamp) -> Result<(Stored
         return Err(Problem::invalid("expireTime", "must be in the future"));
     }
     let random = || uuid::Uuid::new_v4().simple().to_string();
-    let text = format!("wl_{}{}", random(), random());
+    let text = format!("{NAMED}{}{}", random(), random());
     let groups = input.groups.map(|groups| serde_json::to_string(&groups)).transpose().map_err(|_| Problem::internal())?;
     let token = StoredToken {
         name: input.name,
@@ -102,7 +103,7 @@ impl Service {
     /// # Errors
     /// The store fails.
     pub async fn named_tokens(&self) -> Result<Vec<NamedToken>, Problem> {
-        let named = |token: StoredToken| {
+        let named = |token: StoredToken| -> Result<NamedToken, Problem> {
             let groups = groups_of(&token)?;
             Ok(NamedToken {
                 role: Role::named(&token.role).ok_or_else(|| damaged(&token, "role"))?,
@@ -112,7 +113,8 @@ impl Service {
                 name: token.name.into(),
             })
         };
-        self.stored_tokens().await?.into_iter().map(named).collect()
+        // A token that cannot be read, such as one with a role of a later version, admits no caller; the others do.
+        Ok(self.stored_tokens().await?.into_iter().filter_map(|token| named(token).ok()).collect())
     }
 
     /// All named tokens, by name.
@@ -146,7 +148,9 @@ impl Service {
     /// The token does not exist.
     pub async fn revoke_token(&self, name: String) -> Result<(), Problem> {
         self.context.store.write(DeleteToken(name.clone())).await.map_err(|error| match error {
-            StoreError::NotFound => Problem::not_found(format!("there is no token `{name}`")),
+            StoreError::NotFound => {
+                Problem::not_found(format!("there is no named token `{name}`: `webloom token list` shows what there is"))
+            }
             other => problem_of(&other),
         })
     }

@@ -1,7 +1,8 @@
 //! The audit of calls that change something.
 //!
-//! A call is put into the write queue before its handler runs. The writer keeps the order, so a change is never on disk without its call:
-//! both are in one transaction, or the call is in an earlier one. The result follows after the handler.
+//! A call is put into the write queue before its handler runs, also if the queue is full: each connection has one call at a time. The
+//! writer keeps the order, so a change is never on disk without its call: both are in one transaction, or the call is in an earlier one.
+//! The result follows after the handler.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -92,13 +93,13 @@ impl Service {
             members: None,
             status: None,
         };
-        log_failure(self.context.store.write(InsertAudit(row)), "begin");
+        log_failure(self.context.store.write_unbounded(InsertAudit(row)), "begin");
         id
     }
 
     /// Stores the result of a call.
     pub fn audit_end(&self, id: String, status: u16, object: Option<String>, members: Option<String>) {
-        log_failure(self.context.store.write(FinishAudit { id, object, members, status: i32::from(status) }), "result");
+        log_failure(self.context.store.write_unbounded(FinishAudit { id, object, members, status: i32::from(status) }), "result");
     }
 
     /// Calls that change something, the newest first.

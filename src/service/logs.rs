@@ -64,7 +64,7 @@ pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     let made = match (run.planned_at, run.rules.after) {
         (Some(planned), _) => format!("made for {planned}{by}"),
         (None, Some(before)) => format!("made after run {before}"),
-        (None, None) => format!("made by hand{by}"),
+        (None, None) => format!("triggered{by}"),
     };
     let mut lines = vec![line(0, run.creation_time, INFO, made)];
     lines.extend(run.start_time.map(|at| line(0, at, INFO, "the first attempt began".to_owned())));

@@ -112,9 +112,8 @@ impl ReadOp for GroupOfNamed {
     type Output = Option<String>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let id = self.0.parse::<JobId>().map_or_else(|_| String::new(), |id| id.to_string());
-        let rows = job::table.filter(job::name.eq(&self.0).or(job::id.eq(id))).filter(job::is_deleted.eq(false));
-        Ok(rows.select(job::group_name).first::<Option<String>>(from.conn).optional()?.flatten())
+        // A name may look like the id of another job: both must be found as they are when the job is started.
+        super::workflow::find_job(from.conn, &self.0)?.map_or(Ok(None), |job| GroupOfJob(job).read(from))
     }
 }
 

@@ -5,7 +5,7 @@ use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::audit_event;
 use diesel::prelude::*;
 
-/// Rows that one step deletes.
+/// Rows that are deleted at once.
 const ROWS: i64 = 200;
 
 /// A call as it is stored.
@@ -114,10 +114,10 @@ impl ReadOp for ListAudit {
             query = query.filter(audit_event::operation.eq(operation));
         }
         if let Some(begin) = self.from {
-            query = query.filter(audit_event::at.ge(begin));
+            query = query.filter(audit_event::id.ge(first_id(begin)));
         }
         if let Some(end) = self.to {
-            query = query.filter(audit_event::at.le(end));
+            query = query.filter(audit_event::id.lt(first_id(end.saturating_add(1))));
         }
         if let Some(before) = &self.before {
             query = query.filter(audit_event::id.lt(before));
@@ -126,26 +126,44 @@ impl ReadOp for ListAudit {
     }
 }
 
-/// Deletes some of the oldest calls: those before a time, and those beyond a number. Returns how many.
+/// Some of the oldest calls that are too many: those before a time, and those beyond a number.
 #[derive(Debug, Clone, Copy)]
-pub struct PruneAudit {
+pub struct OldAudit {
     /// The time, in milliseconds.
     pub before: i64,
     /// Maximum number of calls to keep.
     pub most: i64,
 }
 
-impl WriteOp for PruneAudit {
-    type Output = usize;
+impl ReadOp for OldAudit {
+    type Output = Vec<String>;
 
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
-        let oldest = || audit_event::table.select(audit_event::id).order(audit_event::id);
-        let mut old: Vec<String> = oldest().filter(audit_event::at.lt(self.before)).limit(ROWS).load(tx.conn)?;
-        if old.is_empty() {
-            let count: i64 = audit_event::table.count().get_result(tx.conn)?;
-            let beyond = (count - self.most).clamp(0, ROWS);
-            old = if beyond > 0 { oldest().limit(beyond).load(tx.conn)? } else { Vec::new() };
-        }
-        Ok(diesel::delete(audit_event::table.filter(audit_event::id.eq_any(old))).execute(tx.conn)?)
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let ids = || audit_event::table.select(audit_event::id);
+        let first_beyond = ids().order(audit_event::id.desc()).offset(self.most).first::<String>(from.conn).optional()?;
+        let oldest = ids().order(audit_event::id).limit(ROWS).into_boxed();
+        let before = audit_event::id.lt(first_id(self.before));
+        Ok(match first_beyond {
+            Some(last) => oldest.filter(before.or(audit_event::id.le(last))).load(from.conn)?,
+            None => oldest.filter(before).load(from.conn)?,
+        })
     }
+}
+
+/// Deletes these calls.
+#[derive(Debug, Clone)]
+pub struct DeleteAudit(pub Vec<String>);
+
+impl WriteOp for DeleteAudit {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        diesel::delete(audit_event::table.filter(audit_event::id.eq_any(&self.0))).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Before the id of every call that was made at this time or later: an id begins with its time, in milliseconds.
+fn first_id(at: i64) -> String {
+    format!("{:012x}", at.max(0))
 }

@@ -52,7 +52,7 @@ impl ReadOp for FindJobs {
     type Output = Vec<Option<JobId>>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        self.0.iter().map(|name| find(from.conn, name)).collect()
+        self.0.iter().map(|name| find_job(from.conn, name)).collect()
     }
 }
 
@@ -135,11 +135,11 @@ fn resolve(conn: &mut Conn, name: &str, new: &[Job]) -> Result<Option<JobId>, St
         return Ok(Some(job.id));
     }
     // The stored job with this name may get another name in this change.
-    Ok(find(conn, name)?.filter(|id| new.iter().all(|job| job.id != *id)))
+    Ok(find_job(conn, name)?.filter(|id| new.iter().all(|job| job.id != *id)))
 }
 
 /// By id, else by name.
-fn find(conn: &mut Conn, name: &str) -> Result<Option<JobId>, StoreError> {
+pub(super) fn find_job(conn: &mut Conn, name: &str) -> Result<Option<JobId>, StoreError> {
     let living = job::table.filter(job::is_deleted.eq(false)).select(job::id);
     if let Ok(key) = name.parse::<JobId>() {
         let found: Option<String> = living.filter(job::id.eq(key.to_string())).get_result(conn).optional()?;

@@ -93,7 +93,7 @@ fn every_line_comes_once_and_then_the_end() {
         say(&api, &run, "info", ["a".to_owned()]).await;
         let mut follower = Follower::open(&api, &run, "", None).await;
         let (_, made) = follower.line().await;
-        assert!(made.starts_with("made by hand"), "{made}");
+        assert!(made.starts_with("triggered"), "{made}");
         let mut last = loop {
             let (id, text) = follower.line().await;
             if text == "a" {

@@ -230,7 +230,7 @@ fn logs() {
         };
         let (all, page) = read("").await;
         assert_eq!(all, ["begin 100%", "Odd", "bad"]);
-        assert!(page["items"][0]["text"].as_str().is_some_and(|text| text.starts_with("made by hand")), "{page}");
+        assert!(page["items"][0]["text"].as_str().is_some_and(|text| text.starts_with("triggered")), "{page}");
         assert_eq!(read("level=warning").await.0, ["Odd", "bad"]);
         assert_eq!(read("level=4").await.0, ["bad"]);
         assert_eq!(read("text=ODD").await.0, ["Odd"]);

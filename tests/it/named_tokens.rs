@@ -2,7 +2,7 @@
 
 use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
-use crate::support::process::{Broker, WEBLOOM};
+use crate::support::process::{Broker, WEBLOOM, agent};
 use crate::support::raw::{close_code, socket};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
@@ -113,6 +113,7 @@ fn a_limited_token_sees_and_changes_its_groups_only() {
             let (_, run) = boss.post(&format!("{path}/trigger"), &json!({})).await;
             paths.push((path, format!("/api/v1/runs/{}", text(&run, "identity"))));
         }
+        let theirs = boss.get(&paths[1].0).await.1;
         let limit = json!({ "groups": ["red"] });
         let viewer = token(&boss, "vi", "viewer", limit.clone()).await;
         let editor = token(&boss, "ed", "editor", limit).await;
@@ -164,13 +165,19 @@ fn a_limited_token_sees_and_changes_its_groups_only() {
             (json!({ "group": "" }), 403),
             (json!({ "successors": [{ "job": "theirs" }] }), 422),
             (json!({ "successors": [{ "job": "c" }], "group": "red" }), 200),
+            (json!({ "properties": { "worker_job": "theirs" } }), 422),
+            (json!({ "properties": { "WorkerJob": text(&theirs, "id") } }), 422),
         ] {
             let (status, answer) = editor.put(&paths[0].0, &change).await;
             assert_eq!(status, expected, "{change} {answer}");
         }
+        // A job of its own whose name is the id of another one does not stand for that one.
+        assert_eq!(job(&editor, text(&theirs, "id"), Some("red")).await.0, 201);
+        let disguised = json!({ "successors": [{ "job": theirs["id"] }] });
+        assert_eq!(editor.put(&paths[0].0, &disguised).await.0, 422);
         // The token follows a group that is renamed.
         assert_eq!(boss.put("/api/v1/groups/red", &json!({ "name": "ruby" })).await.0, 200);
-        assert_eq!(names(&viewer.get("/api/v1/jobs").await, "name"), ["mine", "c"]);
+        assert_eq!(names(&viewer.get("/api/v1/jobs").await, "name"), ["mine", "c", text(&theirs, "id")]);
         assert_eq!(viewer.get(&paths[0].0).await.1["group"], "ruby");
     });
 }
@@ -192,6 +199,14 @@ fn a_revoked_or_expired_token_loses_what_it_has_open() {
             stream
         };
         let kept = welcomed(open(format!("/worker?workerid={}", id()), &boss));
+        // The agent sends a named token as it is: the broker cannot check a signature by it.
+        let folder = tempfile::tempdir().expect("a folder");
+        let _agent = agent(&broker.url, folder.path(), &["--token", node.token.as_deref().expect("a token")]);
+        until("the agent to be connected", || async {
+            let (_, nodes) = boss.get("/api/v1/nodes").await;
+            nodes["items"].as_array().is_some_and(|nodes| nodes.iter().any(|node| node["isOnline"] == true)).then_some(())
+        })
+        .await;
         // Far enough away for a machine with much else to do.
         let soon = webloom::domain::time::Timestamp::now().plus_ms(12_000);
         let brief = token(&boss, "w2", "worker", json!({ "expireTime": soon })).await;

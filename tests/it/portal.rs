@@ -176,7 +176,7 @@ fn a_token_is_asked_for_and_kept_in_the_tab() {
         browser.sees("it.Titles").await;
         browser.click("Trigger …").await;
         browser.click("Trigger").await;
-        browser.sees("a token of role readonly may not do that").await;
+        browser.sees("the role readonly is not enough for this call").await;
         browser.click("Cancel").await;
         browser.click("Forget the token").await;
         browser.sees("This broker needs a token").await;

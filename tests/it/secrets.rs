@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-const TOKENS: &[&str] = &["--token", "admin:boss-token,readonly:look-token,worker:work-token"];
+const TOKENS: &[&str] = &["--token", "admin:boss-token,readonly:look-token,worker:work-token,operator:run-token"];
 const SECRETS: [&str; 10] = ["BEARER1", "QUERY1", "BODY1", "SIGN1", "COOKIE1", "ENV1", "FILE1", "SITE1", "PROXY1", "HOOK1"];
 
 fn callback_job() -> Value {
@@ -143,6 +143,17 @@ fn only_an_admin_sees_what_a_callback_was_answered() {
                 }
                 assert!(shown.contains("**hidden**") && shown.contains("\"status\":200"), "{shown}");
             }
+        }
+        // Nor an operator in the answers to what it does.
+        let job = json!({ "name": "fails", "jobType": "callback", "callback": { "url": "http://127.0.0.1:9/?key=QUERY1" } });
+        let (_, job) = admin.post("/api/v1/jobs", &job).await;
+        let run = admin.trigger(job["id"].as_str().expect("an id")).await;
+        let path = format!("/api/v1/runs/{run}");
+        until("the end of the run", || async { (admin.get(&path).await.1["state"] == "failed").then_some(()) }).await;
+        for (what, expected) in [("retry", 202), ("stop", 200)] {
+            let (status, shown) = admin.with_token("run-token").post(&format!("{path}/{what}"), &json!({})).await;
+            let shown = shown.to_string();
+            assert!(status == expected && !shown.contains("QUERY1") && shown.contains("**hidden**"), "{what}: {status} {shown}");
         }
     });
 }

@@ -588,7 +588,9 @@ class Calls(SyncCalls):
         return answer
 
     def revoke_token(self, name: str) -> None:
-        """`DELETE /api/v1/tokens/{name}`: Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once."""
+        """`DELETE /api/v1/tokens/{name}`: Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once; at a
+        standby within about a second.
+        """
         self._none("DELETE", f"/api/v1/tokens/{self._part(name)}")
 
     def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
@@ -1218,7 +1220,9 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def revoke_token(self, name: str) -> None:
-        """`DELETE /api/v1/tokens/{name}`: Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once."""
+        """`DELETE /api/v1/tokens/{name}`: Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once; at a
+        standby within about a second.
+        """
         await self._none("DELETE", f"/api/v1/tokens/{self._part(name)}")
 
     async def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:

@@ -4,8 +4,8 @@ use crate::actors::packages::Packages;
 use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
-    DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneAudit, PruneNodeStatus, PruneSites, PruneWorkers, Store, StoreError, WriteOp,
+    DeleteAudit, DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldAudit, OldChanges, OldEvents,
+    OldFires, OldRuns, PruneNodeStatus, PruneSites, PruneWorkers, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -221,11 +221,12 @@ impl Broom {
 
     async fn sweep_audit(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
         loop {
-            let calls = self.step(PruneAudit { before: now.plus_ms(-AUDIT_MS).0, most: MOST_CALLS }).await?;
-            gone.calls += calls;
-            if calls == 0 {
+            let old = self.store.read(OldAudit { before: now.plus_ms(-AUDIT_MS).0, most: MOST_CALLS }).await?;
+            if old.is_empty() {
                 return Ok(());
             }
+            gone.calls += old.len();
+            self.step(DeleteAudit(old)).await?;
         }
     }
 

@@ -32,7 +32,7 @@ pub enum HookCommand {
     Delete {
         #[command(flatten)]
         job: JobRef,
-        /// The id of the hook
+        /// The id or the name of the hook
         hook: String,
     },
 }
@@ -52,7 +52,16 @@ pub async fn hook(shell: &Shell, command: HookCommand) -> Result<ExitCode, Failu
         }
         HookCommand::Delete { job, hook } => {
             let id = find(&shell.client, &job.job).await?;
-            let answer = shell.client.delete(&["jobs", &id, "hooks", &hook]).await?;
+            let hooks = shell.client.get(&["jobs", &id, "hooks"], &[]).await?.value()?;
+            let named = hooks["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|known| known["id"] == hook.as_str() || known["name"] == hook.as_str());
+            let Some(hook_id) = named.and_then(|hook| hook["id"].as_str()) else {
+                return Err(Failure::Refused(format!("the job has no hook `{hook}`: `webloom job hook list` shows what there is")));
+            };
+            let answer = shell.client.delete(&["jobs", &id, "hooks", hook_id]).await?;
             shell.show(&answer, |_| format!("deleted hook {hook}"))
         }
     }

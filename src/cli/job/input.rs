@@ -7,7 +7,7 @@ use crate::cli::remote::Shell;
 use crate::cli::value::{When, document, duration_ms, header, property, text_or_file, zone};
 use crate::cli::words::words;
 use crate::domain::cron::Dialect;
-use crate::domain::job::JobKind;
+use crate::domain::job::{JobKind, same_key};
 use crate::domain::schedule::{MisfirePolicy, Overlap};
 use crate::domain::zone::{FoldRule, GapRule};
 use clap::Args as ClapArgs;
@@ -230,9 +230,9 @@ impl JobFlags {
             put(properties, "Arguments", self.arguments.as_ref());
             self.program.apply(properties);
             for (key, value) in &self.properties {
-                if value.is_empty() {
-                    properties.remove(key);
-                } else {
+                // The job may have it in another spelling.
+                properties.retain(|known, _| !same_key(known, key));
+                if !value.is_empty() {
                     properties.insert(key.clone(), value.as_str().into());
                 }
             }

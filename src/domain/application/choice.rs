@@ -79,7 +79,10 @@ impl Chosen {
     fn advice(&self) -> String {
         match self.left_out.cpu {
             0 => String::new(),
-            _ => format!(". `MaxCpu` of the job is {}: raise it to use nodes with a higher load, or trigger the job later", self.max_cpu),
+            _ => format!(
+                ". `MaxCpu` of the job is {}: a higher one allows a higher load, and 101 any; with `NoNode=wait` the run waits",
+                self.max_cpu
+            ),
         }
     }
 }

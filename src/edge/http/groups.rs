@@ -109,9 +109,10 @@ pub async fn update(
     path: web::Path<String>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let group = edge.service.update_group(&path, json(&request, payload).await?, caller.name).await?;
+    let input = json(&request, payload).await?;
     // A new name is also in the tokens that are limited to the group.
-    edge.load_tokens().await?;
+    let service = edge.service.clone();
+    let group = edge.change_tokens(async move { service.update_group(&path, input, caller.name).await }).await?;
     Ok(HttpResponse::Ok().json(group))
 }
 

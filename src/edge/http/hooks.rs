@@ -11,7 +11,7 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::hooks::{HookAnswer, HookInput, HookOutput, NewHook, SECRET_HEADER, SIGNATURE_HEADER};
 use crate::protocol::problem::Problem;
 use crate::protocol::sign::signature_of_body;
-use crate::service::{AuditedCall, Hook};
+use crate::service::Hook;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,6 +37,7 @@ pub fn routes() -> Vec<Resource> {
                     .needs(Need::Edit)
                     .body::<HookInput>()
                     .answers::<NewHook>(201, "The hook, with its secret.")
+                    .with_header("Location", "The address of the hook.")
                     .may_fail(&[409, 422])
             }),
         resource("/api/v1/jobs/{id}/hooks/{hook}").text("hook", ID).delete(remove, |op| {
@@ -76,7 +77,8 @@ pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 pub async fn create(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job: JobId = id(&edge, &request, "id").await?;
     let hook = edge.service.create_hook(job, json(&request, payload).await?, caller.name).await?;
-    Ok(HttpResponse::Created().json(hook))
+    let address = format!("/api/v1/jobs/{job}/hooks/{}", hook.hook.id);
+    Ok(HttpResponse::Created().insert_header(("Location", address)).json(hook))
 }
 
 /// `DELETE /api/v1/jobs/{id}/hooks/{hook}`
@@ -91,20 +93,19 @@ fn header<'r>(request: &'r HttpRequest, name: &str) -> Option<&'r str> {
     request.headers().get(name)?.to_str().ok()
 }
 
-/// Whether the caller has the secret of the hook. Takes the same time for each wrong one.
-fn knows_secret(request: &HttpRequest, hook: &Hook, body: &[u8]) -> bool {
-    match (header(request, SECRET_HEADER), header(request, SIGNATURE_HEADER)) {
-        (Some(secret), _) => {
-            // The hashes have one length.
-            let digits = |text: &str| TokenKey::of(text).hex();
-            bool::from(digits(secret).as_bytes().ct_eq(digits(&hook.secret).as_bytes()))
-        }
-        (None, Some(signature)) => {
-            let digits = signature.strip_prefix("sha256=").unwrap_or_default().to_ascii_lowercase();
-            bool::from(signature_of_body(&hook.secret, body).as_bytes().ct_eq(digits.as_bytes()))
-        }
-        (None, None) => false,
-    }
+/// Whether the caller sent the secret of the hook, or a signature of the body; if both, both must be right. Takes the same time for each
+/// wrong one.
+fn is_authentic(request: &HttpRequest, hook: &Hook, body: &[u8]) -> bool {
+    let by_secret = header(request, SECRET_HEADER).map(|secret| {
+        // The hashes have one length.
+        let digits = |text: &str| TokenKey::of(text).hex();
+        bool::from(digits(secret).as_bytes().ct_eq(digits(&hook.secret).as_bytes()))
+    });
+    let by_signature = header(request, SIGNATURE_HEADER).map(|signature| {
+        let digits = signature.strip_prefix("sha256=").unwrap_or_default().to_ascii_lowercase();
+        bool::from(signature_of_body(&hook.secret, body).as_bytes().ct_eq(digits.as_bytes()))
+    });
+    (by_secret.is_some() || by_signature.is_some()) && by_secret.unwrap_or(true) && by_signature.unwrap_or(true)
 }
 
 /// `POST /hooks/{hook}`
@@ -117,23 +118,16 @@ pub async fn call(
     allow_anyone(&edge, &request)?;
     let name = name.into_inner();
     let body = read(&request, payload, MAX_BODY).await?;
-    let hook = edge.service.hook(name.clone()).await?.filter(|hook| knows_secret(&request, hook, &body));
+    let is_id = name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let hook = if is_id { edge.service.hook(name).await? } else { None };
+    let hook = hook.filter(|hook| is_authentic(&request, hook, &body));
     // An unknown hook is answered like a wrong secret. Failures are throttled like those of tokens.
     let from = request.peer_addr().map(|address| address.ip());
     let known = hook.as_ref().map(|hook| TokenKey::of(&hook.secret));
-    edge.guard.judge(from, known).map_err(|problem| if problem.status == 401 { Problem::unknown_hook() } else { problem })?;
+    edge.guard
+        .judge(from, known, "hook secret")
+        .map_err(|problem| if problem.status == 401 { Problem::unknown_hook() } else { problem })?;
     let hook = hook.ok_or_else(Problem::unknown_hook)?;
-    let call = edge.service.audit_begin(AuditedCall {
-        caller: Some(hook.caller.clone()),
-        role: None,
-        address: from.map(|ip| ip.to_string()),
-        forwarded_for: header(&request, "X-Forwarded-For").map(|text| text.chars().take(200).collect()),
-        operation: "callHook",
-        kind: "hook",
-        object: Some(name),
-    });
     let key = header(&request, "Idempotency-Key").or_else(|| header(&request, "X-GitHub-Delivery")).map(str::to_owned);
-    let answer = edge.service.call_hook(&hook, &body, key, trace_of(&request)).await;
-    edge.service.audit_end(call, answer.as_ref().map_or_else(|problem| problem.status, |_| 202), None, None);
-    Ok(HttpResponse::Accepted().json(answer?))
+    Ok(HttpResponse::Accepted().json(edge.service.call_hook(&hook, &body, key, trace_of(&request)).await?))
 }

@@ -1,7 +1,7 @@
 //! `/api/v1/jobs`
 
 use super::limit;
-use crate::domain::ids::IdPart;
+use crate::domain::ids::{IdPart, JobId};
 use crate::domain::job::JobKind;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
@@ -132,6 +132,7 @@ fn acts() -> Vec<Resource> {
 
 fn makes_a_run(op: Operation) -> Operation {
     op.needs(Need::Operate)
+        .is_in_its_run()
         .body_or_nothing::<TriggerInput>()
         .answers::<RunOutput>(202, "The run. It has already failed if no worker watches its class.")
         .with_header("Location", "The address of the run.")
@@ -219,11 +220,11 @@ fn if_match(request: &HttpRequest) -> Result<Option<i64>, Failure> {
 
 /// `PUT /api/v1/jobs/{id}`
 pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let job = id(&edge, &request, "id").await?;
+    let job: JobId = id(&edge, &request, "id").await?;
     let seen = if_match(&request)?;
     let mut input: JobInput = json(&request, payload).await?;
     input.version = input.version.or(seen);
-    check_changed_job(&edge, &caller, &input).await?;
+    check_changed_job(&edge, &caller, job, &input).await?;
     Ok(HttpResponse::Ok().json(shown(&caller, edge.service.update_job(job, input, caller.name.clone()).await?)))
 }
 

@@ -150,13 +150,14 @@ pub async fn read(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -
 
 /// `POST /api/v1/runs/{id}/stop`
 pub async fn stop(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.service.stop_run(id(&edge, &request, "id").await?, caller.name.as_deref()).await?))
+    let run = edge.service.stop_run(id(&edge, &request, "id").await?, caller.name.as_deref()).await?;
+    Ok(HttpResponse::Ok().json(shown(&caller, run)))
 }
 
 /// `POST /api/v1/runs/{id}/retry`
 pub async fn retry(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let run = edge.service.retry_run(id(&edge, &request, "id").await?, caller.name).await?;
-    Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
+    let run = edge.service.retry_run(id(&edge, &request, "id").await?, caller.name.clone()).await?;
+    Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(shown(&caller, run)))
 }
 
 /// The next fire of a job.

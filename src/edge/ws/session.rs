@@ -36,7 +36,7 @@ pub struct Ends {
 impl Ends {
     /// From an upgrade request; callers with the same token share one memory budget.
     pub fn of(edge: &Edge, caller: &Caller, peer: PeerId, request: &HttpRequest, payload: web::Payload) -> Self {
-        let share: Share = edge.budget.share(&caller.share());
+        let share: Share = edge.budget.share(caller.share());
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
         let incoming = Some(Frames::new(payload, &share));
         let withdrawn = Some((peer, caller.withdrawn(&edge.tokens).boxed_local()));
@@ -163,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn the_write_half_closes_after_the_last_frame_and_not_before() {
         let line = Arc::new(Line::default());
-        let backlog = Arc::new(Backlog::new(Budget::new(1_000).share(""), Some(Arc::clone(&line))));
+        let backlog = Arc::new(Backlog::new(Budget::new(1_000).share(None), Some(Arc::clone(&line))));
         let frames = Box::pin(stream::iter([Ok(Bytes::from_static(b"a")), Ok(Bytes::from_static(b"b"))]));
         let mut outgoing = Outgoing { frames, backlog };
         for _ in 0..2 {

@@ -27,7 +27,9 @@ pub fn routes() -> Vec<Resource> {
             .put(update, |op| written(op.named("netUpdateJob").says("Changes a client job, in the format of Scheduler.NET."))),
         resource("/api/v1.0/job/{id}")
             .text("id", "The id that the client assigned.")
-            .get(fire, |op| told(op.named("netFireJob").only_leader().says("Fires a client job now, by GET as in Scheduler.NET.")))
+            .get(fire, |op| {
+                told(op.named("netFireJob").is_in_its_run().only_leader().says("Fires a client job now, by GET as in Scheduler.NET."))
+            })
             .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. An unknown id is not an error."))),
         resource("/api/v1.0/callbackjob")
             .post(create, |op| written(op.named("netCreateCallbackJob").says("Creates a callback job, in the format of Scheduler.NET.")))
@@ -35,12 +37,18 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1.0/callbackjob/{id}")
             .text("id", "The id that the client assigned.")
             .get(fire, |op| {
-                told(op.named("netFireCallbackJob").only_leader().says("Fires a callback job now, by GET as in Scheduler.NET."))
+                told(
+                    op.named("netFireCallbackJob")
+                        .is_in_its_run()
+                        .only_leader()
+                        .says("Fires a callback job now, by GET as in Scheduler.NET."),
+                )
             })
             .delete(delete, |op| told(op.named("netDeleteCallbackJob").says("Removes a callback job. An unknown id is not an error."))),
         resource("/api/v1.0/task/{id}").text("id", "The id of a job.").get(task, |op| {
             told(
                 op.named("netRunTask")
+                    .is_in_its_run()
                     .only_leader()
                     .says("Triggers a job, at the callback address that users of Scheduler.NET configured.")
                     .query::<TaskQuery>(),

@@ -73,10 +73,14 @@ pub fn routes() -> Vec<Resource> {
             .post(disable_task, |op| task_op(op.named("easyDisableTask").says("Disables a task. A run in progress continues."))),
         resource("/task/enable").ignoring_parameters().post(enable_task, |op| task_op(op.named("easyEnableTask").says("Enables a task."))),
         resource("/task/retry").ignoring_parameters().post(retry_task, |op| {
-            named(op.named("easyRetryTask").says("Runs a task now, in addition to its schedule. A disabled task is rejected."))
-                .query::<TaskQuery>()
-                .body_or_nothing::<TaskRef>()
-                .answers::<TaskLog>(200, "The run.")
+            named(
+                op.named("easyRetryTask")
+                    .is_in_its_run()
+                    .says("Runs a task now, in addition to its schedule. A disabled task is rejected."),
+            )
+            .query::<TaskQuery>()
+            .body_or_nothing::<TaskRef>()
+            .answers::<TaskLog>(200, "The run.")
         }),
     ]
 }

@@ -6,10 +6,11 @@ use crate::domain::job::JobKind;
 use crate::domain::run::{Run, RunState};
 use crate::edge::Edge;
 use crate::edge::http::MOST;
+use crate::protocol::api::JobInput;
 use crate::protocol::problem::Problem;
 use crate::protocol::scrapyd::{GROUP, MOST_FINISHED, SPIDERS_LINE, SpiderOrder, Version};
 use crate::service::{JobFilter, LogFilter, TriggerOrder};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -19,6 +20,8 @@ const LISTING: Duration = Duration::from_secs(120);
 const NODE: Duration = Duration::from_secs(10);
 /// How long to wait for a line of the log before the state of the run is checked.
 const LINE: Duration = Duration::from_secs(1);
+/// Runs that are not over of which the lists know.
+const MOST_OPEN: usize = 100_000;
 /// Lines of the log that an error shows.
 const SHOWN: usize = 30;
 
@@ -81,22 +84,24 @@ pub async fn add(edge: &Edge, project: &str, version: &str, egg: Incoming, by: O
     let package = stored.map_err(|problem| {
         if problem.status == 422 { Problem::invalid("egg", format!("egg is not a usable ZIP file: {}", problem.detail)) } else { problem }
     })?;
-    let input = Version::input(project, version, &package.url);
     let before = versions(edge, Some(project)).await?.into_iter().find(|known| known.version == version);
     let job = match &before {
-        Some(known) => edge.service.update_job(known.job, input, by.clone()).await?,
-        None => edge.service.create_job(input, by.clone()).await?,
+        Some(known) => edge.service.update_job(known.job, known.with_package(&package.url), by.clone()).await?,
+        None => edge.service.create_job(Version::input(project, version, &package.url), by.clone()).await?,
     };
     let added = Version::of(job.job).ok_or_else(Problem::internal)?;
-    match spiders(edge, &added, by.clone()).await {
-        Ok(spiders) => Ok(spiders.len()),
-        Err(problem) => {
-            if before.is_none() {
-                remove(edge, &added, by).await?;
-            }
-            Err(problem)
+    let listed = spiders(edge, &added, by.clone()).await;
+    match (&listed, before) {
+        (Ok(_), Some(before)) if before.package() != added.package() => remove_egg(edge, &before).await?,
+        (Ok(_), _) => {}
+        (Err(_), None) => remove(edge, &added, by).await?,
+        (Err(_), Some(before)) => {
+            let old = JobInput { properties: Some(before.properties.0.clone()), ..JobInput::default() };
+            edge.service.update_job(before.job, old, by).await?;
+            remove_egg(edge, &added).await?;
         }
     }
+    listed.map(|spiders| spiders.len())
 }
 
 /// The longest name of a package, in characters.
@@ -120,8 +125,11 @@ pub async fn spiders(edge: &Edge, version: &Version, by: Option<String>) -> Resu
             return Err(problem);
         }
     };
-    edge.service.update_job(version.job, version.with_spiders(&spiders)?, by).await?;
-    Ok(spiders)
+    match edge.service.update_job(version.job, version.with_spiders(&spiders)?, by).await {
+        // The version got another egg meanwhile, whose spiders are listed by that call.
+        Err(problem) if problem.status != 409 => Err(problem),
+        _ => Ok(spiders),
+    }
 }
 
 /// Waits until a run has listed the spiders.
@@ -165,8 +173,12 @@ async fn why_not(edge: &Edge, run: Identity) -> Result<String, Problem> {
 /// The store fails.
 pub async fn remove(edge: &Edge, version: &Version, by: Option<String>) -> Result<(), Problem> {
     edge.service.delete_job(version.job, None, by).await?;
-    let package = version.properties.get("Package").and_then(|url| url.rsplit('/').next());
-    match package {
+    remove_egg(edge, version).await
+}
+
+/// Deletes the egg of a version, unless something else uses it.
+async fn remove_egg(edge: &Edge, version: &Version) -> Result<(), Problem> {
+    match version.package().and_then(|url| url.rsplit('/').next()) {
         Some(sha256) => match edge.service.remove_package(sha256).await {
             Err(problem) if !matches!(problem.status, 404 | 409) => Err(problem),
             _ => Ok(()),
@@ -193,16 +205,16 @@ pub struct SpiderRun {
 pub async fn spider_runs(edge: &Edge, project: Option<&str>) -> Result<Vec<SpiderRun>, Problem> {
     let projects: BTreeMap<_, _> = versions(edge, None).await?.into_iter().map(|version| (version.job, version.project)).collect();
     let mut found = Vec::new();
+    let mut known = HashSet::new();
     for state in [RunState::Pending, RunState::Scheduled, RunState::Running, RunState::Failed, RunState::Success, RunState::Stopped] {
-        let most = if state.is_final() { MOST_FINISHED } else { MOST };
+        let most = if state.is_final() { MOST_FINISHED } else { MOST_OPEN };
         for (run, state) in edge.service.program_runs(GROUP, state, most).await? {
             let Some(mut order) = SpiderOrder::of_run(run.arguments.as_deref(), run.identity) else { continue };
             if order.project.is_empty() {
                 order.project = projects.get(&run.job_id).cloned().unwrap_or_default();
             }
             // A run that changed its state in between is found twice.
-            let is_known = found.iter().any(|known: &SpiderRun| known.run.identity == run.identity);
-            if !is_known && project.is_none_or(|project| order.project == project) {
+            if known.insert(run.identity) && project.is_none_or(|project| order.project == project) {
                 found.push(SpiderRun { order, run, state });
             }
         }
