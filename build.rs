@@ -6,7 +6,10 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-env=WEBLOOM_TARGET={}", std::env::var("TARGET").unwrap_or_default());
-    println!("cargo:rustc-env=WEBLOOM_COMMIT={}", of_repository().or_else(of_package).unwrap_or_default());
+    // A program for tests names no commit: it would be compiled again after each one.
+    let for_tests = std::env::var_os("CARGO_FEATURE_FAULTS").is_some();
+    let commit = if for_tests { None } else { of_repository().or_else(of_package) };
+    println!("cargo:rustc-env=WEBLOOM_COMMIT={}", commit.unwrap_or_default());
 }
 
 /// Commit and date, as `3ccae14 2026-11-21`, if this folder is the root of a repository.

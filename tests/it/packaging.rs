@@ -327,3 +327,23 @@ fn the_manifests_start_what_the_program_knows() {
         assert!(token.split_once(':').expect("a role").1.len() < 16, "{token}");
     }
 }
+
+/// The programs of these tests name no commit, so the build script runs here by itself.
+#[test]
+fn a_program_names_the_commit_that_it_is_made_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let call = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(folder.path()).env("CARGO_MANIFEST_DIR", folder.path()).env_remove("CARGO_FEATURE_FAULTS");
+        run(&mut command)
+    };
+    call("rustc", &["--edition", "2024", "-o", "script", concat!(env!("CARGO_MANIFEST_DIR"), "/build.rs")]);
+    assert!(call("./script", &[]).contains("WEBLOOM_COMMIT=\n"), "outside a repository");
+    write(folder.path().join(".cargo_vcs_info.json"), r#"{"git":{"sha1":"0123456789abcdef"}}"#).expect("written");
+    assert!(call("./script", &[]).contains("WEBLOOM_COMMIT=0123456\n"), "a published package");
+    call("git", &["init", "-q"]);
+    call("git", &["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "first"]);
+    let commit = call("git", &["log", "-1", "--format=%h %cs"]);
+    let output = call("./script", &[]);
+    assert!(output.contains(&format!("WEBLOOM_COMMIT={commit}")) && output.contains("rerun-if-changed=.git/"), "{output}");
+}
