@@ -171,7 +171,7 @@ mod tests {
         for (text, ms) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h 30m", 5_400_000), ("1d", 86_400_000), ("0", 0)] {
             assert_eq!(duration_ms(text), Ok(ms), "{text}");
         }
-        for (text, why) in [("", "500ms"), ("30", "30s, 30m or 30h"), ("1us", "1ms"), ("-5s", "500ms"), ("5 apples", "its unit")] {
+        for (text, why) in [("", "500ms"), ("30", "30s, 30m, 30h or 30d"), ("1us", "1ms"), ("-5s", "500ms"), ("5 apples", "its unit")] {
             assert!(duration_ms(text).is_err_and(|error| error.contains(why)), "{text}");
         }
     }

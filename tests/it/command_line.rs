@@ -141,7 +141,7 @@ fn what_goes_wrong_is_told_apart() {
     webloom(&broker.url, &["job", "list"]).refused(1, "needs a token. Give one with --token or WEBLOOM_TOKEN.");
     let wrong = format!("The broker at {} did not accept the token. Check --token or WEBLOOM_TOKEN.", broker.url);
     with("third-token", &["job", "list"]).refused(1, &wrong);
-    with("other-token", &["job", "create", "--name", "n", "--class", "a.B"]).refused(1, "role readonly may not");
+    with("other-token", &["job", "create", "--name", "n", "--class", "a.B"]).refused(1, "the role readonly is not enough for this call");
     with("first-token", &["job", "create", "--name", "n", "--class", "a.B", "--every", "1ms"])
         .refused(2, "--every \"1ms\": must be 100 ms to 100 years, not 1 ms");
     with("agent:whatever,admin:first-token", &["job", "list"]).ok();

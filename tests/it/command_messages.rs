@@ -21,7 +21,7 @@ fn a_value_is_refused_by_the_name_of_its_flag() {
         (&["--cron", "every monday"], "not a cron expression: it has 2 fields, and 5 fields, 6"),
         (&["--cron", "* * * * FOO"], "the day of week must be 0 to 7 or a name like MON, not \"FOO\""),
         (&["--every", "10ms"], "--every \"10ms\": must be 100 ms to 100 years, not 10 ms"),
-        (&["--every", "10"], "'10' for '--every <DURATION>': it needs a unit: 10s, 10m or 10h"),
+        (&["--every", "10"], "'10' for '--every <DURATION>': it needs a unit: 10s, 10m, 10h or 10d"),
         (&["--timeout", "soon"], "a time with its unit is expected: 500ms, 30s, 5m, 2h or 1d"),
         (&["--retry", "many"], "'many' for '--retry <N>': a whole number is expected, for example 3"),
         (&["--retry", "5000"], "--retry \"5000\": must be 0 to 1000, not 5000"),

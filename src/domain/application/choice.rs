@@ -80,7 +80,7 @@ impl Chosen {
         match self.left_out.cpu {
             0 => String::new(),
             _ => format!(
-                ". `MaxCpu` of the job is {}: a higher one allows a higher load, and 101 any; with `NoNode=wait` the run waits",
+                ". `MaxCpu` of the job is {}: a higher value allows a higher load, and 101 allows any; with `NoNode=wait` the run waits for a node",
                 self.max_cpu
             ),
         }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(chosen.left_out, one);
         let remark = chosen.remark().expect("partial");
         assert!(remark.starts_with("on 1 of 2 nodes: 1 of another group, 1 with another operating system, 1 offline"), "{remark}");
-        assert!(remark.contains("`MaxCpu` of the job is 90: raise it"), "{remark}");
+        assert!(remark.contains("`MaxCpu` of the job is 90: a higher value"), "{remark}");
         let none = choose(&settings, &nodes[..3], |_| 0);
         assert_eq!(
             none.remark().as_deref(),
