@@ -86,6 +86,9 @@ if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
         rm -rf "$python"
         python3 -m venv "$python"
         "$python/bin/pip" install --quiet --disable-pip-version-check --requirement python/tests/requirements.txt
+        # Scrapy's own tests are in its source only.
+        "$python/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --no-build-isolation \
+            --dest "$python/sources" "$(grep '^Scrapy==' python/tests/requirements.txt)"
         cp python/tests/requirements.txt "$python/installed.txt"
     fi
 fi

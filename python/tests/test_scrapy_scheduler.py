@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import http.server
 import json
 import sys
@@ -325,6 +326,20 @@ def test_a_call_goes_to_the_broker_that_leads_and_waits_for_a_token() -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_call_that_is_given_up_while_it_connects_does_not_wait(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(Settings.read(broker.url))
+    connect = http.client.HTTPConnection.connect
+
+    def given_up_before(connection: http.client.HTTPConnection) -> None:
+        calls.hang_up()
+        connect(connection)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", given_up_before)
+    with pytest.raises(BrokerUnavailable):
+        calls.call("GET", "/healthz")
+    calls.close()
 
 
 def test_a_call_ends_when_no_broker_comes() -> None:

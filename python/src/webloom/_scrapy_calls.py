@@ -106,6 +106,9 @@ class Calls:
         else:
             self._connection.timeout = timeout
         self._connection.request(method, urlsplit(address).path + path, body, self._headers)
+        # There may have been no socket yet that `hang_up` could shut down.
+        if self._hung_up.is_set():
+            raise ConnectionAbortedError("the connection was given up")
         answer = self._connection.getresponse()
         return answer.status, answer.headers, answer.read()
 

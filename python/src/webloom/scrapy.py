@@ -40,6 +40,7 @@ from scrapy.exceptions import (
     IgnoreRequest,
     NotSupported,
     ResponseDataLossError,
+    UnsupportedURLSchemeError,
 )
 from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
@@ -98,7 +99,9 @@ class FleetDownloadHandler(BaseDownloadHandler):
             settings.get("WEBLOOM_BROKER"), token=settings.get("WEBLOOM_TOKEN"), ca_file=settings.get("WEBLOOM_CA_FILE")
         )
         self._block_size = max(1, settings.getint("WEBLOOM_BLOCK_SIZE", 4))
-        self._max_body = settings.getint("DOWNLOAD_MAXSIZE") or 1 << 30
+        self._max_size, self._warn_size = settings.getint("DOWNLOAD_MAXSIZE"), settings.getint("DOWNLOAD_WARNSIZE")
+        self._max_body = self._max_size or 1 << 30
+        self._has_lost_data = False
         self._timeout_s = settings.getfloat("DOWNLOAD_TIMEOUT", 180.0)
         # How the sites are asked is decided by Scrapy: by these settings, and by ROBOTSTXT_OBEY.
         delay_ms = int(settings.getfloat("DOWNLOAD_DELAY") * 1000)
@@ -129,8 +132,13 @@ class FleetDownloadHandler(BaseDownloadHandler):
 
         Raises:
             NotSupported: the body is no UTF-8, or the node does not support the request.
+            UnsupportedURLSchemeError: the scheme is neither http nor https.
             ApiError: the broker refused it.
         """
+        if urlsplit(request.url).scheme not in ("http", "https"):
+            raise UnsupportedURLSchemeError(f"{request.url}: only http and https go through the fleet")
+        if request.meta.get("bindaddress"):
+            log.error("The 'bindaddress' request meta key is not supported by %s and will be ignored.", type(self).__name__)
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._open())
         await asyncio.shield(self._opening)
@@ -154,7 +162,8 @@ class FleetDownloadHandler(BaseDownloadHandler):
             raise NotSupported(f"the body of {request} is no UTF-8, and the nodes send texts only") from None
         headers = {}
         for name, values in request.headers.items():
-            headers[name.decode("latin-1")] = ", ".join(value.decode("latin-1") for value in values)
+            if values:
+                headers[name.decode("latin-1")] = ", ".join(value.decode("latin-1") for value in values)
         message: dict[str, Any] = {"url": request.url, "method": request.method, "key": key}
         proxy = request.meta.get("proxy")
         # The credentials are for the proxy; a header would show them to the site.
@@ -167,19 +176,24 @@ class FleetDownloadHandler(BaseDownloadHandler):
             message["body"] = body
         return message
 
-    @staticmethod
-    def _response(request: Request, result: Result) -> Response:
+    def _response(self, request: Request, result: Result) -> Response:
         error = result.entry.get("error")
         status = result.entry.get("status") or 0
         if error or not status:
             kind = error["kind"] if error else "other"
             said = error.get("message") if error else "no answer"
+            if kind == "body" and not self._has_lost_data:
+                self._has_lost_data = True
+                log.warning("Got data loss in %s. The nodes do not report a part of a body. This is logged once.", request.url)
             raise _ERRORS.get(kind, DownloadFailedError)(f"{request.url}: {said} ({kind})")
         headers = Headers()
         for name, value in result.head.get("headers") or ():
             headers.appendlist(name, value)
+        self._check_size(request, len(result.body), is_said="Content-Length" in headers)
         made: type[Response] = responsetypes.from_args(headers=headers, url=request.url, body=result.body)
         address = result.head.get("remoteAddress")
+        # AutoThrottle reads it.
+        request.meta["download_latency"] = max(result.entry.get("time") or 0, 1) / 1000
         return made(
             url=request.url,
             status=status,
@@ -189,6 +203,18 @@ class FleetDownloadHandler(BaseDownloadHandler):
             ip_address=ipaddress.ip_address(address) if address else None,
             protocol=result.head.get("protocol") or "HTTP/1.1",
         )
+
+    def _check_size(self, request: Request, size: int, *, is_said: bool) -> None:
+        """Scrapy's limits for one request; the texts are Scrapy's."""
+        said = f"{'Expected to receive' if is_said else 'Received'} {size} bytes which is larger than download"
+        most = request.meta.get("download_maxsize", self._max_size)
+        if most and size > most:
+            text = f"{said} max size ({most}) in request {request}."
+            log.warning(text)
+            raise DownloadCancelledError(text)
+        much = request.meta.get("download_warnsize", self._warn_size)
+        if much and size > much:
+            log.warning(f"{said} warn size ({much}) in request {request}.")
 
     # The run.
 
