@@ -10,14 +10,12 @@ use std::time::{Duration, Instant};
 const GONE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills all living descendants of a process. Returns how many there were.
-pub fn kill_descendants(ancestor: i32) -> usize {
-    let found = proc::descendants(ancestor);
-    for &pid in &found {
+/// Kills the living descendants of a process, as one look at `/proc` shows them.
+pub fn kill_descendants(ancestor: i32) {
+    for pid in proc::descendants(ancestor) {
         // It may have ended in the meantime.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
-    found.len()
 }
 
 /// Kills all processes that carry a program's mark, for when its launcher is gone and with it the process tree. Blocks until they have

@@ -213,10 +213,12 @@ impl Program {
         write_durable(folder, EXIT, &Ended { exit, at: Timestamp::now() })
     }
 
-    /// Kills the processes that the program left behind, until none exist.
+    /// Kills the processes that the program left behind, until none exist. One look at `/proc` may miss a process whose parent ends
+    /// meanwhile, so the end of all children is what counts.
     fn end_all(&self) {
         let deadline = Instant::now() + GONE;
-        while kill_all() > 0 && Instant::now() < deadline {
+        while Instant::now() < deadline {
+            kill_all();
             if let Ok(Event::Alone) | Err(RecvTimeoutError::Disconnected) = self.events.recv_timeout(Duration::from_millis(5)) {
                 return;
             }
@@ -260,8 +262,8 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-fn kill_all() -> usize {
-    kill_descendants(own_pid())
+fn kill_all() {
+    kill_descendants(own_pid());
 }
 
 /// Resident bytes of the program and its children; for each alone, its maximum.
