@@ -67,8 +67,9 @@ class Task {
   async sleep(ms) {
     this.signal.throwIfAborted();
     await new Promise((resolve, reject) => {
-      const timer = setTimeout(resolve, ms);
-      this.signal.addEventListener("abort", () => (clearTimeout(timer), reject(this.signal.reason)), { once: true });
+      const stop = () => (clearTimeout(timer), reject(this.signal.reason));
+      const timer = setTimeout(() => (this.signal.removeEventListener("abort", stop), resolve()), ms);
+      this.signal.addEventListener("abort", stop, { once: true });
     });
   }
   progress(percent, text) {
