@@ -1,7 +1,7 @@
 //! Keeps the lease: the leader renews it periodically, and ends when it is no longer the leader.
 
 use super::clock::Steady;
-use crate::domain::leader::Tenure;
+use crate::domain::leader::{End, Tenure};
 use crate::domain::time::Timestamp;
 use crate::store::{GetLease, Leadership, Member, RenewLease, Store, StoreError};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl LeaseRenewer {
                     tenure.renewed(began);
                     self.is_cut_off.send_replace(false);
                 }
-                Err(StoreError::NotLeading) => return self.deposed(),
+                Err(StoreError::NotLeading) => return self.store.deposed().await.text(self.leadership.term),
                 Err(error) => {
                     log::warn!("failed to renew the lease error={error}");
                     if let Some(why) = self.doubt(&mut tenure, &clock).await {
@@ -57,7 +57,7 @@ impl LeaseRenewer {
             tokio::select! {
                 () = sleep(every) => {}
                 () = self.lock(), if !is_locked => {}
-                () = self.store.deposed() => return self.deposed(),
+                end = self.store.deposed() => return end.text(self.leadership.term),
             }
         }
     }
@@ -80,10 +80,6 @@ impl LeaseRenewer {
         self.store.write_unbounded(RenewLease { me: self.me.clone(), ttl_ms: self.ttl_ms, is_locked, now: Timestamp::now() })
     }
 
-    fn deposed(&self) -> String {
-        format!("another broker has taken over: term {} has ended", self.leadership.term)
-    }
-
     /// Why the lease is lost, if it is. Another broker may have a lease that was not renewed in time. But a slow disk is no
     /// reason to end, and the store shows who has the lease.
     async fn doubt(&self, tenure: &mut Tenure, clock: &Steady) -> Option<String> {
@@ -91,12 +87,15 @@ impl LeaseRenewer {
             return None;
         }
         match timeout(Duration::from_millis(self.ttl_ms), self.store.read(GetLease)).await {
-            Ok(Ok(Some(stored))) if stored.lease.term == self.leadership.term => {
+            Ok(Ok(Some(stored))) if stored.lease.term == self.leadership.term && stored.broker == self.me.id => {
                 log::warn!("the lease could not be renewed in time, but this broker still holds it term={}", self.leadership.term);
                 tenure.seen(clock.now_ms());
                 None
             }
-            Ok(Ok(_)) => Some(self.deposed()),
+            Ok(Ok(stored)) => {
+                let is_later = stored.is_some_and(|stored| stored.lease.term >= self.leadership.term);
+                Some(if is_later { End::TakenOver } else { End::Rewound }.text(self.leadership.term))
+            }
             // The server of the database is away, for this broker or for all. If another leads, the database will say so.
             Ok(Err(_)) | Err(_) if self.store.is_remote() => {
                 if tenure.is_over(clock.now_ms()) && !self.is_cut_off.send_replace(true) {

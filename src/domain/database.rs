@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use url::Url;
 
 /// Prefixes of URLs of PostgreSQL.
@@ -94,20 +95,29 @@ pub enum SslMode {
     VerifyFull,
 }
 
+/// How long the answer to a statement may take, unless the URL says otherwise.
+const ANSWER: Duration = Duration::from_secs(30);
+
 /// The URL of a PostgreSQL database. Its texts never contain the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
-    url: Url,
+    /// One for each server, in their order.
+    servers: Vec<Url>,
     ssl: SslMode,
     root: Option<PathBuf>,
+    answer: Duration,
 }
+
+/// Settings of the URL that are not passed on.
+const OWN: [&str; 4] = ["sslmode", "sslrootcert", "target_session_attrs", "answer_timeout"];
 
 impl ServerUrl {
     fn parse(text: &str) -> Result<Self, String> {
-        let mut url = Url::parse(text).map_err(|e| format!("this is not a URL of PostgreSQL ({e})"))?;
-        let (mut ssl, mut root) = (SslMode::Prefer, None);
+        let mut servers = one_for_each_server(text)?;
+        let (mut ssl, mut root, mut answer) = (SslMode::Prefer, None, ANSWER);
         let mut by_system = false;
-        for (key, value) in url.query_pairs() {
+        let settings = servers.first().cloned();
+        for (key, value) in settings.iter().flat_map(Url::query_pairs) {
             match &*key {
                 "sslmode" => {
                     ssl = match &*value {
@@ -120,28 +130,47 @@ impl ServerUrl {
                 }
                 "sslrootcert" if value == "system" => by_system = true,
                 "sslrootcert" => root = Some(PathBuf::from(value.as_ref())),
+                // A broker needs a server that accepts writes, whichever of these is given.
+                "target_session_attrs" if ["any", "read-write", "primary"].contains(&&*value) => {}
+                "target_session_attrs" => {
+                    return Err(
+                        "target_session_attrs must be read-write, primary or any: a broker needs a server that accepts writes".to_owned()
+                    );
+                }
+                "answer_timeout" => {
+                    let seconds = value.parse().ok().filter(|seconds| (1..=3_600).contains(seconds));
+                    answer = Duration::from_secs(seconds.ok_or("answer_timeout must be a number of seconds from 1 to 3600")?);
+                }
                 _ => {}
             }
         }
         // The others stay as they are written.
-        let is_other = |part: &&str| !part.starts_with("sslmode=") && !part.starts_with("sslrootcert=");
-        let others: Vec<&str> = url.query().unwrap_or_default().split('&').filter(is_other).filter(|part| !part.is_empty()).collect();
+        let is_other = |part: &&str| !part.is_empty() && !OWN.contains(&part.split('=').next().unwrap_or_default());
+        let all = settings.as_ref().and_then(Url::query).unwrap_or_default();
+        let others: Vec<&str> = all.split('&').filter(is_other).collect();
         let others = (!others.is_empty()).then(|| others.join("&"));
         if by_system || (root.is_some() && ssl == SslMode::Require) {
             // As libpq: an authority is given to be used.
             ssl = SslMode::VerifyFull;
         }
-        url.set_query(others.as_deref());
-        if url.path().trim_matches('/').is_empty() {
-            return Err("the URL must name a database: postgres://user:password@host/database".to_owned());
+        for server in &mut servers {
+            server.set_query(others.as_deref());
+            if server.path().trim_matches('/').is_empty() {
+                return Err("the URL must name a database: postgres://user:password@host/database".to_owned());
+            }
         }
-        Ok(Self { url, ssl, root })
+        Ok(Self { servers, ssl, root, answer })
     }
 
-    /// The URL without the settings of TLS.
+    /// Host with port, and the URL without the settings of this program, of each server; the first is to be tried first.
+    pub fn servers(&self) -> impl Iterator<Item = (String, &str)> {
+        self.servers.iter().map(|server| (host_of(server), server.as_str()))
+    }
+
+    /// How long the answer to a statement may take.
     #[must_use]
-    pub fn url(&self) -> &str {
-        self.url.as_str()
+    pub fn answer_limit(&self) -> Duration {
+        self.answer
     }
 
     /// How the connection is protected.
@@ -157,17 +186,26 @@ impl ServerUrl {
     }
 }
 
+/// `postgres://user@host1:port1,host2:port2/name` names several servers of one cluster, as for libpq.
+fn one_for_each_server(text: &str) -> Result<Vec<Url>, String> {
+    let bad = |e: url::ParseError| format!("this is not a URL of PostgreSQL ({e})");
+    let Some((scheme, rest)) = text.split_once("://") else { return Err(bad(url::ParseError::RelativeUrlWithoutBase)) };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (login, hosts) = authority.rfind('@').map_or(("", authority), |at| authority.split_at(at + 1));
+    hosts.split(',').map(|host| Url::parse(&format!("{scheme}://{login}{host}{tail}")).map_err(bad)).collect()
+}
+
+fn host_of(server: &Url) -> String {
+    let port = server.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", server.host_str().unwrap_or_default())
+}
+
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("postgres://")?;
-        if !self.url.username().is_empty() {
-            write!(f, "{}@", self.url.username())?;
-        }
-        f.write_str(self.url.host_str().unwrap_or_default())?;
-        if let Some(port) = self.url.port() {
-            write!(f, ":{port}")?;
-        }
-        f.write_str(self.url.path())
+        let Some(first) = self.servers.first() else { return Ok(()) };
+        let login = if first.username().is_empty() { String::new() } else { format!("{}@", first.username()) };
+        let hosts: Vec<String> = self.servers.iter().map(host_of).collect();
+        write!(f, "postgres://{login}{}{}", hosts.join(","), first.path())
     }
 }
 
@@ -195,15 +233,27 @@ mod tests {
             let error = DatabaseAddress::parse(Path::new(text)).expect_err(text);
             assert!(error.contains("expected the path of an SQLite file") && !error.contains("secret"), "{error}");
         }
-        for text in
-            ["postgres://me:secret@db", "postgres://me:secret@db/", "postgres://me:secret@db/w?sslmode=maybe", "postgres://me:secret@:x/w"]
-        {
+        for text in [
+            "postgres://me:secret@db",
+            "postgres://me:secret@db/",
+            "postgres://me:secret@db/w?sslmode=maybe",
+            "postgres://me:secret@:x/w",
+            "postgres://me:secret@a,b:x/w",
+            "postgres://me:secret@db/w?answer_timeout=0",
+            "postgres://me:secret@db/w?target_session_attrs=standby",
+        ] {
             let error = DatabaseAddress::parse(Path::new(text)).expect_err(text);
             assert!(!error.contains("secret"), "{error}");
         }
         for text in ["webloom.db", "/var/lib/w.db", "./postgres", "C:\\data\\w.db", "../a b.db"] {
             assert_eq!(DatabaseAddress::parse(Path::new(text)), Ok(DatabaseAddress::File(text.into())), "{text}");
         }
+    }
+
+    fn only(url: &ServerUrl) -> &str {
+        let servers: Vec<_> = url.servers().collect();
+        assert_eq!(servers.len(), 1);
+        servers[0].1
     }
 
     #[test]
@@ -214,13 +264,22 @@ mod tests {
         };
         let url = server("postgres://me:secret@db.example:5433/w?sslmode=verify-full&connect_timeout=3&sslrootcert=/etc/ca.pem");
         assert_eq!((url.ssl(), url.root()), (SslMode::VerifyFull, Some(Path::new("/etc/ca.pem"))));
-        assert_eq!(url.url(), "postgres://me:secret@db.example:5433/w?connect_timeout=3");
+        assert_eq!(only(&url), "postgres://me:secret@db.example:5433/w?connect_timeout=3");
         assert_eq!(format!("{url} {url:?}"), "postgres://me@db.example:5433/w postgres://me@db.example:5433/w");
+        assert_eq!(url.answer_limit(), Duration::from_secs(30));
+        assert_eq!(server("postgres://db/w?answer_timeout=7").answer_limit(), Duration::from_secs(7));
+        let several =
+            server("postgres://me:p%2Cq@a,b:5433,[::1]:5434/w?target_session_attrs=read-write&answer_timeout=7&connect_timeout=3");
+        let servers: Vec<_> = several.servers().collect();
+        let each = [("a", "a"), ("b:5433", "b:5433"), ("[::1]:5434", "[::1]:5434")]
+            .map(|(host, at)| (host.to_owned(), format!("postgres://me:p%2Cq@{at}/w?connect_timeout=3")));
+        assert_eq!(servers, each.iter().map(|(host, url)| (host.clone(), url.as_str())).collect::<Vec<_>>());
+        assert_eq!(several.to_string(), "postgres://me@a,b:5433,[::1]:5434/w");
         assert_eq!(server("postgresql://db/w").ssl(), SslMode::Prefer);
         assert_eq!(server("postgres://db/w?sslmode=require&sslrootcert=ca.pem").ssl(), SslMode::VerifyFull);
         assert_eq!(server("postgres://db/w?sslmode=require").ssl(), SslMode::Require);
         assert_eq!(server("postgres://db/w?sslrootcert=system").ssl(), SslMode::VerifyFull);
         let options = server("postgres://db/w?options=-c%20search_path%3Dw&sslmode=disable");
-        assert_eq!((options.url(), options.ssl()), ("postgres://db/w?options=-c%20search_path%3Dw", SslMode::Disable));
+        assert_eq!((only(&options), options.ssl()), ("postgres://db/w?options=-c%20search_path%3Dw", SslMode::Disable));
     }
 }

@@ -5,6 +5,10 @@
 //! transaction on the lease as observed, and every write of a leader checks its term. A wrong conclusion therefore costs time, but
 //! never a lost write (lease with fencing token: Kleppmann, How to do distributed locking, 2016).
 
+mod turn;
+
+pub use turn::{End, Turn};
+
 /// The fields of the lease that matter for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {

@@ -10,7 +10,7 @@ use super::error::StoreError;
 use super::leader::{Member, StoredLease, delete_member, stored_lease, write_lease, write_member};
 use super::lock::LeaderLock;
 use crate::domain::database::DatabaseAddress;
-use crate::domain::leader::{Decision, Lease, Lock, Reason, Watch};
+use crate::domain::leader::{Decision, Lease, Lock, Reason, Turn, Watch};
 use crate::domain::time::Timestamp;
 use crate::private;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ const MIGRATING_MS: u64 = 600_000;
 pub struct Leadership {
     /// Checked by every write.
     pub term: i64,
+    /// The turn of the takeover; the first write is the next one.
+    pub(super) turn: Turn,
     pub(super) lock: Arc<LeaderLock>,
 }
 
@@ -158,10 +160,10 @@ impl Seat {
         let conn = self.conn()?;
         dialect::begin(conn).map_err(|_| StoreError::Busy)?;
         // With PostgreSQL another candidate, or a transaction of the leader, may hold the row: what is read next is what it left.
-        if dialect::term(conn).is_err() {
+        let Ok(before) = dialect::turn(conn) else {
             dialect::rollback(conn)?;
             return Err(StoreError::Busy);
-        }
+        };
         if stored_lease(conn)?.map(|stored| stored.lease) != seen {
             dialect::rollback(conn)?;
             return Ok(None);
@@ -172,7 +174,10 @@ impl Seat {
         if tables == Tables::Older {
             dialect::migrate(&address)?;
         }
-        Ok(Some(Leadership { term, lock: Arc::clone(&self.lock) }))
+        // A first row begins to count.
+        let number = before.map_or(Some(0), |turn| turn.batch.map(|(_, number)| number)).filter(|_| address.file().is_none());
+        let turn = Turn { term, batch: number.map(|number| (me.id, number)) };
+        Ok(Some(Leadership { term, turn, lock: Arc::clone(&self.lock) }))
     }
 
     /// Waits until the next look. A leader at a server that releases its lease ends this at once; so does unparking the thread, with a file.

@@ -44,6 +44,7 @@ pub(super) struct Gauge {
     failures: AtomicU64,
     checked_at: AtomicI64,
     is_away: AtomicBool,
+    is_stalled: AtomicBool,
     is_closing: AtomicBool,
     /// Time and error of the last write that the disk rejected.
     disk_trouble: Mutex<Option<(Timestamp, StoreError)>>,
@@ -63,6 +64,7 @@ impl Gauge {
             failures: AtomicU64::new(0),
             checked_at: AtomicI64::new(0),
             is_away: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             disk_trouble: Mutex::new(None),
             last_error: Mutex::new(None),
@@ -74,9 +76,14 @@ impl Gauge {
         self.is_away.store(is_away, Relaxed);
     }
 
-    /// Whether the server of the database cannot be reached at present.
+    /// The server of the database has not answered for long, or answers again. Returns whether this is new.
+    pub(super) fn set_stalled(&self, is_stalled: bool) -> bool {
+        self.is_stalled.swap(is_stalled, Relaxed) != is_stalled
+    }
+
+    /// Whether the server of the database cannot be reached at present, or does not answer.
     pub(super) fn is_away(&self) -> bool {
-        self.is_away.load(Relaxed)
+        self.is_away.load(Relaxed) || self.is_stalled.load(Relaxed)
     }
 
     /// The store is being closed: what cannot be written soon fails.

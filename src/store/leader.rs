@@ -88,9 +88,9 @@ pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, Store
     }))
 }
 
-/// Fails unless this term is current. Checked in every batch of writes.
+/// Fails unless this term is current.
 pub(super) fn check_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
-    if dialect::term(conn)? == Some(term) { Ok(()) } else { Err(StoreError::NotLeading) }
+    if dialect::turn(conn)?.is_some_and(|turn| turn.term == term) { Ok(()) } else { Err(StoreError::NotLeading) }
 }
 
 /// Assigns the lease to this broker. The transaction must have checked the current holder.

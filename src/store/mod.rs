@@ -118,7 +118,7 @@ pub use op::{Barrier, ReadOp, WriteOp};
 
 use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::BrokerId;
-use crate::domain::leader::Watch;
+use crate::domain::leader::{End, Watch};
 use crate::domain::time::Timestamp;
 use actix::prelude::*;
 use gauge::Gauge;
@@ -161,7 +161,8 @@ pub struct Store {
     front: Option<Addr<persistence::Persistence>>,
     readers: Addr<reader::Reader>,
     gauge: Arc<Gauge>,
-    is_deposed: watch::Receiver<bool>,
+    /// Why this store does not write any more, if so.
+    end: watch::Receiver<Option<End>>,
     is_remote: bool,
 }
 
@@ -205,18 +206,18 @@ impl Store {
         drop(conn);
         adjust(&mut segments);
         let gauge = Arc::new(Gauge::new(config.write_queue.max(1)));
-        let (deposed, is_deposed) = watch::channel(false);
+        let (ended, end) = watch::channel(None);
 
-        let writer = writer::Writer::new(address.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, deposed });
+        let writer = writer::Writer::new(address.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, ended });
         // There is one thread, and so one call; but the arbiter requires a factory that could be called again.
         let writer = std::sync::Mutex::new(Some(writer));
         let writer = SyncArbiter::start(1, move || {
             let taken = writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             taken.expect("a writer is never restarted")
         });
-        let front = Some(persistence::Persistence::new(writer, Arc::clone(&gauge)).start());
         let is_remote = address.file().is_none();
-        Ok(Self { front, readers: readers(config, address, &gauge), gauge, is_deposed, is_remote })
+        let front = Some(persistence::Persistence::new(writer, Arc::clone(&gauge), is_remote).start());
+        Ok(Self { front, readers: readers(config, address, &gauge), gauge, end, is_remote })
     }
 
     /// Opens the store of a standby, read-only. Must be called inside an actix system.
@@ -227,7 +228,7 @@ impl Store {
         let address = config.database.absolute()?;
         let gauge = Arc::new(Gauge::new(1));
         let is_remote = address.file().is_none();
-        Ok(Self { front: None, readers: readers(config, address, &gauge), gauge, is_deposed: watch::channel(false).1, is_remote })
+        Ok(Self { front: None, readers: readers(config, address, &gauge), gauge, end: watch::channel(None).1, is_remote })
     }
 
     /// Whether the database is at a server, which can go away and come back.
@@ -236,12 +237,15 @@ impl Store {
         self.is_remote
     }
 
-    /// Completes once a write was rejected because another broker leads: this store will not write any more.
-    pub async fn deposed(&self) {
-        if self.is_deposed.clone().wait_for(|is_deposed| *is_deposed).await.is_err() {
-            // The writer ended for another reason.
-            std::future::pending::<()>().await;
+    /// Completes once this broker must not lead any more, with the reason: this store will not write.
+    pub async fn deposed(&self) -> End {
+        if let Ok(end) = self.end.clone().wait_for(Option::is_some).await
+            && let Some(end) = *end
+        {
+            return end;
         }
+        // The writer ended for another reason.
+        std::future::pending().await
     }
 
     /// Writes something. The operation is in the queue when this returns; the future only waits, and completes with the outcome once it

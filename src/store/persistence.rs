@@ -11,11 +11,13 @@ use super::writer::{Close, Writer};
 use actix::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Interval of the checks whether the server of the database can be reached.
 const CHECK: Duration = Duration::from_millis(500);
+/// A batch that takes longer waits for a server that does not answer: then new calls are refused, so that they do not wait as well.
+const STALLED: Duration = Duration::from_secs(15);
 /// Maximum operations per transaction.
 const BATCH_OPS: usize = 256;
 /// Bytes after which a transaction accepts no further operation.
@@ -62,6 +64,10 @@ pub(super) struct Persistence {
     writer: Addr<Writer>,
     waiting: VecDeque<Box<dyn Queued>>,
     is_writing: bool,
+    /// When the current batch was sent to the writer.
+    began: Instant,
+    /// The database is at a server.
+    is_remote: bool,
     flush_planned: bool,
     closing: Option<oneshot::Sender<()>>,
     closed: bool,
@@ -69,8 +75,17 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    pub(super) fn new(writer: Addr<Writer>, gauge: Arc<Gauge>) -> Self {
-        Self { writer, waiting: VecDeque::new(), is_writing: false, flush_planned: false, closing: None, closed: false, gauge }
+    pub(super) fn new(writer: Addr<Writer>, gauge: Arc<Gauge>, is_remote: bool) -> Self {
+        let (waiting, began) = (VecDeque::new(), Instant::now());
+        Self { writer, waiting, is_writing: false, began, is_remote, flush_planned: false, closing: None, closed: false, gauge }
+    }
+
+    /// Finds out that the server of the database is silent.
+    fn mind_the_server(&self) {
+        let waited = self.began.elapsed();
+        if self.is_remote && self.is_writing && waited > STALLED && !self.gauge.is_away() && self.gauge.set_stalled(true) {
+            log::error!("database does not answer, refusing new writes waited_ms={}", waited.as_millis());
+        }
     }
 
     /// While the server of the database cannot be reached, only what follows from accepted work waits.
@@ -110,9 +125,12 @@ impl Persistence {
             return;
         }
         if let Some(batch) = self.next_batch() {
-            self.is_writing = true;
+            (self.is_writing, self.began) = (true, Instant::now());
             let written = self.writer.send(batch).into_actor(self).map(|outcome, this, ctx| {
                 this.is_writing = false;
+                if this.gauge.set_stalled(false) {
+                    log::info!("database answers again waited_ms={}", this.began.elapsed().as_millis());
+                }
                 match outcome {
                     Ok(Batch(slots)) => slots.into_iter().for_each(|slot| slot.queued.answer()),
                     // The operations are dropped with the message; for their callers that means: outcome unknown.
@@ -138,7 +156,10 @@ impl Actor for Persistence {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(CHECK, |this, _| this.refuse_impatient());
+        ctx.run_interval(CHECK, |this, _| {
+            this.mind_the_server();
+            this.refuse_impatient();
+        });
     }
 }
 

@@ -11,6 +11,7 @@ use super::op::Tx;
 use super::persistence::{Batch, Slot};
 use super::segments::{Segments, Settlement};
 use crate::domain::database::DatabaseAddress;
+use crate::domain::leader::{End, Turn};
 use crate::fault;
 use actix::prelude::*;
 use std::cell::Cell;
@@ -24,6 +25,8 @@ use tokio::sync::watch;
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long a write waits for the server, unless it follows from accepted work.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a store that is being closed tries to find out what became of a commit.
+const LAST_TRIES: Duration = Duration::from_secs(10);
 /// Number of transactions between two checks of the log length.
 const BATCHES_BETWEEN_LOOKS: u32 = 64;
 
@@ -46,8 +49,14 @@ enum Stage {
 /// Prevents a deposed broker from writing.
 pub(super) struct Fence {
     pub(super) leadership: Leadership,
-    /// Set when it has rejected a write for the first time.
-    pub(super) deposed: watch::Sender<bool>,
+    /// Set when this broker must not write any more, with the reason.
+    pub(super) ended: watch::Sender<Option<End>>,
+}
+
+/// What a lookup has found about a commit without an answer.
+enum Found {
+    Stored,
+    NotStored,
 }
 
 pub(super) struct Writer {
@@ -63,12 +72,18 @@ pub(super) struct Writer {
     since_log_was_bounded: u32,
     /// It is not known what the last transaction has done to the segments.
     must_recount: bool,
+    /// The last turn that is stored.
+    stored: Turn,
+    /// That of the transaction in progress.
+    turn: Turn,
+    /// The last commit had no answer, and certainly did not take place.
+    must_repeat: bool,
 }
 
 impl Writer {
     pub(super) fn new(address: DatabaseAddress, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
         let noted_segment = segments.last();
-        let (settlement, epochs) = (Settlement::default(), HashMap::new());
+        let (settlement, epochs, turn) = (Settlement::default(), HashMap::new(), fence.leadership.turn);
         Self {
             address,
             conn: None,
@@ -80,13 +95,16 @@ impl Writer {
             fence,
             since_log_was_bounded: 0,
             must_recount: false,
+            stored: turn,
+            turn,
+            must_repeat: false,
         }
     }
 
     fn write(&mut self, slots: &mut Vec<Slot>) {
         match self.persist(slots, "store.batch", "store.commit") {
             Ok(()) => {}
-            Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() && e.disk_trouble().is_none() => {
+            Err((e, is_of_one)) if is_of_one && self.fence.ended.borrow().is_none() && e.disk_trouble().is_none() => {
                 log::warn!("batch of writes failed, repeating them one by one operations={} error={e}", slots.len());
                 for slot in std::mem::take(slots) {
                     let mut one = vec![slot];
@@ -115,6 +133,9 @@ impl Writer {
     /// A transaction, as soon as the server of the database can be reached. Meanwhile what does not follow from accepted work is answered.
     fn persist(&mut self, slots: &mut Vec<Slot>, begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
         let mut outcome = self.transaction(slots, begin_fault, commit_fault);
+        if std::mem::take(&mut self.must_repeat) {
+            outcome = self.transaction(slots, begin_fault, commit_fault);
+        }
         // The server of the database restarts, or another takes its place. What follows from accepted work waits for it.
         let begin = Instant::now();
         while let Err((StoreError::Unreachable(why), _)) = &outcome
@@ -155,13 +176,25 @@ impl Writer {
     /// All or nothing, in all cases. After an error nothing is written, except for [`StoreError::Unknown`]; the flag tells whether one of
     /// the operations may be the cause.
     fn transaction(&mut self, slots: &mut [Slot], begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
-        if *self.fence.deposed.borrow() {
+        if self.fence.ended.borrow().is_some() {
             return Err((StoreError::NotLeading, false));
         }
+        self.must_repeat = false;
         let stage = Cell::new(Stage::Beginning);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.apply(slots, (begin_fault, commit_fault), &stage)));
-        if stage.get() == Stage::Committed {
+        let mut found = None;
+        if stage.get() == Stage::Committing && self.address.file().is_none() {
+            // Closing the connection ends the transaction, if it is not over.
+            self.conn = None;
+            found = self.find_out(&match &outcome {
+                Ok(Err(error)) => error.to_string(),
+                _ => "a panic".to_owned(),
+            });
+        }
+        if stage.get() == Stage::Committed || matches!(found, Some(Found::Stored)) {
             // Even if a panic happened after the commit.
+            self.stored = self.turn;
+            self.noted_segment = self.segments.last();
             self.segments.settle(self.conn.as_mut(), &mut self.settlement);
             self.gauge.committed(slots.len());
             self.mind_log();
@@ -182,24 +215,65 @@ impl Writer {
             }
         };
         self.gauge.failed(&error.to_string());
+        let (is_remote, is_beginning) = (self.address.file().is_none(), stage.get() == Stage::Beginning);
         let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
         self.segments.rolled_back(slots);
         let error = match error {
-            // The connection is broken: nothing was committed.
-            StoreError::Failed(why) if is_clean && !rolled_back && self.address.file().is_none() => StoreError::Unreachable(why),
+            StoreError::Unknown(why) if matches!(found, Some(Found::NotStored)) => {
+                self.must_repeat = true;
+                StoreError::Unreachable(why)
+            }
+            // The connection is broken, or the server accepts no writes: nothing was committed.
+            StoreError::Failed(why) if is_remote && is_clean && (!rolled_back || is_beginning) => StoreError::Unreachable(why),
             error => error,
         };
         self.must_recount |= matches!(error, StoreError::Unknown(_));
-        if !rolled_back {
+        if !rolled_back || (is_remote && is_beginning) {
             // Closing the connection rolls back; a new one reads the stored state.
             self.conn = None;
         }
-        if error == StoreError::NotLeading {
-            log::error!("another broker leads, so this one stops writing term={}", self.fence.leadership.term);
-            self.fence.deposed.send_replace(true);
+        if error == StoreError::NotLeading && self.fence.ended.borrow().is_none() {
+            self.end(End::TakenOver);
         }
         Err((error, stage.get() != Stage::Beginning))
+    }
+
+    /// This broker must not write any more.
+    fn end(&self, why: End) {
+        let term = self.fence.leadership.term;
+        log::error!("writing ended term={term} reason={}", why.text(term));
+        self.fence.ended.send_replace(Some(why));
+    }
+
+    /// Looks up what became of a transaction whose commit had no answer, until that is known. Nothing is repeated and nobody is answered
+    /// before. `None`: it cannot be known any more, and this broker must end.
+    fn find_out(&self, error: &str) -> Option<Found> {
+        let (term, batch) = (self.turn.term, self.turn.batch.map_or(0, |(_, number)| number));
+        log::warn!("commit without an answer, looking up its outcome term={term} batch={batch} error={error}");
+        let begin = Instant::now();
+        loop {
+            match dialect::last_turn(&self.address).map(|last| self.turn.is_stored(last.as_ref())) {
+                Ok(Ok(is_stored)) => {
+                    log::info!("outcome of the commit found term={term} batch={batch} stored={is_stored}");
+                    return Some(if is_stored { Found::Stored } else { Found::NotStored });
+                }
+                Ok(Err(end)) => {
+                    self.end(end);
+                    return None;
+                }
+                Err(_) if self.gauge.is_closing() && begin.elapsed() > LAST_TRIES => {
+                    self.end(End::Unknown);
+                    return None;
+                }
+                Err(error) if !self.gauge.is_away() => {
+                    log::error!("outcome of the commit cannot be looked up yet, waiting for the database error={error}");
+                    self.gauge.set_away(true);
+                }
+                Err(_) => {}
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Bounds the log from time to time.
@@ -224,7 +298,12 @@ impl Writer {
         };
         dialect::begin(conn)?;
         // With the write lock held, and before anything is written, also to files: a new leader is not disturbed.
-        super::leader::check_term(conn, self.fence.leadership.term)?;
+        let Some(turn) = dialect::turn(conn)? else { return Err(StoreError::NotLeading) };
+        if let Err(why) = turn.follows(&self.stored) {
+            self.end(why);
+            return Err(StoreError::NotLeading);
+        }
+        self.turn = turn;
         stage.set(Stage::Applying);
         if self.must_recount && matches!(self.segments, Segments::Tables(_)) {
             self.segments = super::results::open_segments(conn, &self.address)?;
@@ -249,7 +328,6 @@ impl Writer {
         }
         dialect::commit(conn)?;
         stage.set(Stage::Committed);
-        self.noted_segment = self.segments.last();
         fault::point("store.committed");
         Ok(())
     }

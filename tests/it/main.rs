@@ -76,6 +76,7 @@ mod portal_refresh;
 mod portal_requests;
 mod portal_run;
 mod postgres;
+mod postgres_failures;
 mod programs;
 mod real_input;
 mod redirect_rules;

@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// A broker whose database is this.
-fn broker(folder: &Path, url: &str, args: &[&str]) -> Broker {
+pub(crate) fn broker(folder: &Path, url: &str, args: &[&str]) -> Broker {
     std::fs::write(folder.join("b.url"), url).expect("written");
     Broker::start_in(folder, "127.0.0.1:0", args, "")
 }
 
-fn verify(url: &str) {
+pub(crate) fn verify(url: &str) {
     let proof = Command::new(WEBLOOM).args(["verify-history", "--database", url]).output().expect("it runs");
     assert!(proof.status.success(), "{}{}", String::from_utf8_lossy(&proof.stdout), String::from_utf8_lossy(&proof.stderr));
 }

@@ -76,7 +76,7 @@ pub fn copy(from: &DatabaseAddress, to: &DatabaseAddress) -> Result<Report, Stor
     check_empty(&to, &tables)?;
     let (source, target) = (Custody::take(&from)?, Custody::take_for_copy(&to)?);
     fault::point("copy.step");
-    let (input, output) = (&mut dialect::reader(&from)?, &mut dialect::writer(&to)?);
+    let (input, output) = (&mut dialect::bulk_reader(&from)?, &mut dialect::bulk_writer(&to)?);
     target.write(output, |conn| {
         let values = (meta::key.eq(UNFINISHED), meta::value.eq(from.to_string()));
         let insert = dialect::OnConflict::with_conflict_rule(diesel::insert_into(meta::table).values(values), "(key) DO NOTHING");
@@ -108,7 +108,7 @@ pub fn copy(from: &DatabaseAddress, to: &DatabaseAddress) -> Result<Report, Stor
     }
     let results = bytes.copy_results(input, output, &target, &mut report.warnings)?;
     let packages = bytes.copy_packages(input, output, &target, &mut report.warnings)?;
-    let copied = &mut dialect::reader(&to)?;
+    let copied = &mut dialect::bulk_reader(&to)?;
     compare(input, copied, &tables, &sums, &mut report)?;
     report.parts.push(same("results", &results, &bytes.sum_results(copied)?)?);
     report.parts.push(same("packages", &packages, &bytes.sum_packages(copied)?)?);

@@ -9,6 +9,7 @@ pub(super) mod sqlite;
 use super::candidate::Tables;
 use super::error::StoreError;
 use crate::domain::database::DatabaseAddress;
+use crate::domain::leader::Turn;
 use diesel::backend::Backend;
 use diesel::connection::Connection;
 use diesel::migration::MigrationSource;
@@ -73,6 +74,16 @@ pub(in crate::store) fn writer(address: &DatabaseAddress) -> Result<Conn, StoreE
     open(address, sqlite::writer, postgres::writer)
 }
 
+/// As [`writer`], for a command that copies a whole store: its statements may take any time.
+pub(in crate::store) fn bulk_writer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::writer, postgres::bulk_writer)
+}
+
+/// As [`reader`], for a command that copies a whole store: its statements may take any time.
+pub(in crate::store) fn bulk_reader(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::reader, postgres::bulk_reader)
+}
+
 /// A connection that cannot write.
 pub(in crate::store) fn reader(address: &DatabaseAddress) -> Result<Conn, StoreError> {
     open(address, sqlite::reader, postgres::reader)
@@ -93,7 +104,7 @@ pub(in crate::store) fn wake_standbys(conn: &mut Conn) -> Result<(), StoreError>
 
 /// A read-only connection for other processes than a broker; it never changes the files.
 pub(in crate::store) fn observer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
-    open(address, sqlite::observer, postgres::reader)
+    open(address, sqlite::observer, postgres::bulk_reader)
 }
 
 fn open(
@@ -128,7 +139,16 @@ pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
     }
 }
 
-/// Commits. After an error the connection must not be used again, and it may be unknown whether the data is stored.
+/// What became of the last batch at a server, after a commit without an answer; `None` if there is no row of a leader. Waits until the lost
+/// transaction is over, and fails if it is not over soon.
+pub(in crate::store) fn last_turn(address: &DatabaseAddress) -> Result<Option<Turn>, StoreError> {
+    match address {
+        DatabaseAddress::Server(url) => postgres::last_turn(url),
+        DatabaseAddress::File(_) => Err(StoreError::Failed("a file does not count its batches".into())),
+    }
+}
+
+/// Commits. After an error the connection must not be used again, and it is unknown whether the data is stored.
 pub(in crate::store) fn commit(conn: &mut Conn) -> Result<(), StoreError> {
     match conn {
         Conn::Sqlite(conn) => sqlite::commit(conn),
@@ -241,13 +261,16 @@ pub(in crate::store) fn last_migration(conn: &mut Conn) -> Result<String, StoreE
     Ok(done.map_err(not_read)?.iter().max().map(ToString::to_string).unwrap_or_default())
 }
 
-/// The term in the database. With PostgreSQL the transaction keeps others from changing it: there is more than one writer.
-pub(in crate::store) fn term(conn: &mut Conn) -> Result<Option<i64>, StoreError> {
+/// The turn of this transaction. With PostgreSQL the transaction keeps others from changing it: there is more than one writer.
+pub(in crate::store) fn turn(conn: &mut Conn) -> Result<Option<Turn>, StoreError> {
     use super::schema::leader;
     use diesel::prelude::*;
     match conn {
-        Conn::Postgres(conn) => postgres::locked_term(conn),
-        conn => Ok(leader::table.find(super::leader::ROW).select(leader::term).get_result(conn).optional()?),
+        Conn::Postgres(conn) => postgres::next_turn(conn),
+        conn => {
+            let term = leader::table.find(super::leader::ROW).select(leader::term).get_result(conn).optional()?;
+            Ok(term.map(|term| Turn { term, batch: None }))
+        }
     }
 }
 

@@ -4,8 +4,10 @@
 //! are made for that. The texts of statements are those of SQLite where both understand them (`store/dialect`).
 
 use super::super::candidate::Tables;
+use super::super::columns::id;
 use super::super::error::StoreError;
 use crate::domain::database::{ServerUrl, SslMode};
+use crate::domain::leader::Turn;
 use diesel::connection::{
     AnsiTransactionManager, CacheSize, Connection, ConnectionSealed, Instrumentation, LoadConnection, SimpleConnection, TransactionManager,
 };
@@ -13,6 +15,7 @@ use diesel::internal::derives::multiconnection::MultiConnectionHelper;
 use diesel::migration::{CREATE_MIGRATIONS_TABLE, MigrationConnection};
 use diesel::pg::{Pg, PgMetadataLookup, PgTypeMetadata};
 use diesel::query_builder::{Query, QueryFragment, QueryId};
+use diesel::result::DatabaseErrorKind;
 use diesel::sql_types::{BigInt, Bool, Text, TypeMetadata};
 use diesel::{ConnectionError, ConnectionResult, OptionalExtension, QueryResult, RunQueryDsl};
 use diesel_async::{AsyncConnection, AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection};
@@ -24,12 +27,11 @@ use tokio::runtime::{Builder, Runtime};
 
 pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 
-/// A server that does not answer for so long is taken for gone.
+/// Limits of connecting to a server: for one of several, and for the only one.
 const CONNECT: Duration = Duration::from_secs(5);
 const SILENT: Duration = Duration::from_secs(15);
-
-/// How long the server is asked what became of a transaction.
-const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+/// The text of the error if it does not answer.
+const NO_ANSWER: &str = "the server does not answer";
 
 /// For the writer. A transaction that waits for its client holds the lease: a broker that hangs must not hold it for ever. The server
 /// finds out in seconds that a client's machine is gone, and then releases its locks.
@@ -49,9 +51,9 @@ pub(in crate::store) struct PgConn {
     inner: AsyncPgConnection,
     runtime: BlockingRuntime,
     transactions: AnsiTransactionManager,
-    url: ServerUrl,
-    /// Term and number of the batch that the transaction in progress stores.
-    batch: Option<(i64, i64)>,
+    /// How long an answer may take; `None` for commands whose statements may take any time.
+    limit: Option<Duration>,
+    /// The server did not answer, or a commit failed: the connection cannot be used any more.
     is_lost: bool,
 }
 
@@ -77,22 +79,36 @@ impl Drop for BlockingRuntime {
 }
 
 impl PgConn {
-    fn open(url: &ServerUrl, settings: &str) -> Result<Self, StoreError> {
+    fn open(url: &ServerUrl, settings: &str, limit: Option<Duration>) -> Result<Self, StoreError> {
         let failed = |e: &dyn std::fmt::Display| StoreError::Unreachable(format!("{url}: {e}"));
         let runtime = BlockingRuntime(Some(Builder::new_current_thread().enable_all().build()?));
-        let connected = runtime.block_on(async { tokio::time::timeout(SILENT, connect(url)).await });
-        let inner = connected.map_err(|_| failed(&"the server does not answer"))?.map_err(|e| failed(&e))?;
-        let transactions = AnsiTransactionManager::default();
-        let mut conn = Self { inner, runtime, transactions, url: url.clone(), batch: None, is_lost: false };
+        let inner = runtime.block_on(connect(url)).map_err(|e| failed(&e))?;
+        let mut conn = Self { inner, runtime, transactions: AnsiTransactionManager::default(), limit, is_lost: false };
         conn.batch_execute(settings).map_err(|e| failed(&e))?;
         Ok(conn)
     }
-}
 
-impl PgConn {
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost
     }
+}
+
+/// Waits for an answer of the server, and no longer than the limit. After that the connection is lost.
+fn answer<T: Send>(
+    runtime: &BlockingRuntime,
+    limit: Option<Duration>,
+    is_lost: &mut bool,
+    asked: impl Future<Output = QueryResult<T>> + Send,
+) -> QueryResult<T> {
+    let silent = || diesel::result::Error::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(NO_ANSWER.to_owned()));
+    if *is_lost {
+        return Err(silent());
+    }
+    let Some(limit) = limit else { return runtime.block_on(asked) };
+    runtime.block_on(async { tokio::time::timeout(limit, asked).await }).unwrap_or_else(|_| {
+        *is_lost = true;
+        Err(silent())
+    })
 }
 
 /// The text of an error with its causes: that of tokio-postgres alone is `db error`.
@@ -109,20 +125,36 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Connects to the first server that accepts writes.
 async fn connect(url: &ServerUrl) -> Result<AsyncPgConnection, String> {
+    let mut failures = Vec::new();
+    let is_only = url.servers().count() == 1;
+    for (host, server) in url.servers() {
+        let mut config: tokio_postgres::Config = server.parse().map_err(|e: tokio_postgres::Error| causes(&e))?;
+        // As libpq: for the whole of an attempt. A server that hangs must not keep the next one from being asked.
+        let limit = config.get_connect_timeout().copied().unwrap_or(if is_only { SILENT } else { CONNECT });
+        config.connect_timeout(limit.min(CONNECT));
+        let failed = match tokio::time::timeout(limit, connect_to(config, url)).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(e)) => e,
+            Err(_) => NO_ANSWER.to_owned(),
+        };
+        failures.push(if is_only { failed } else { format!("{host}: {failed}") });
+    }
+    Err(failures.join("; "))
+}
+
+async fn connect_to(mut config: tokio_postgres::Config, url: &ServerUrl) -> Result<AsyncPgConnection, String> {
     use tokio_postgres::config::SslMode as Mode;
-    let mut config: tokio_postgres::Config = url.url().parse().map_err(|e: tokio_postgres::Error| causes(&e))?;
     config.ssl_mode(match url.ssl() {
         SslMode::Disable => Mode::Disable,
         SslMode::Prefer => Mode::Prefer,
         SslMode::Require | SslMode::VerifyFull => Mode::Require,
     });
-    config
-        .connect_timeout(CONNECT)
-        .keepalives_idle(CONNECT)
-        .keepalives_interval(CONNECT / 2)
-        .keepalives_retries(3)
-        .tcp_user_timeout(SILENT);
+    config.keepalives_idle(CONNECT).keepalives_interval(CONNECT / 2).keepalives_retries(3);
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENT);
+    }
     if config.get_application_name().is_none() {
         config.application_name("webloom");
     }
@@ -142,7 +174,8 @@ fn tls(url: &ServerUrl) -> Result<rustls::ClientConfig, String> {
 
 impl SimpleConnection for PgConn {
     fn batch_execute(&mut self, query: &str) -> QueryResult<()> {
-        self.runtime.block_on(SimpleAsyncConnection::batch_execute(&mut self.inner, query))
+        let Self { inner, runtime, limit, is_lost, .. } = self;
+        answer(runtime, *limit, is_lost, SimpleAsyncConnection::batch_execute(inner, query))
     }
 }
 
@@ -155,14 +188,17 @@ impl Connection for PgConn {
     fn establish(url: &str) -> ConnectionResult<Self> {
         let bad = |e: &dyn std::fmt::Display| ConnectionError::BadConnection(e.to_string());
         match crate::domain::database::DatabaseAddress::parse(url.as_ref()) {
-            Ok(crate::domain::database::DatabaseAddress::Server(url)) => Self::open(&url, "").map_err(|e| bad(&e)),
+            Ok(crate::domain::database::DatabaseAddress::Server(url)) => {
+                Self::open(&url, "", Some(url.answer_limit())).map_err(|e| bad(&e))
+            }
             Ok(_) => Err(bad(&"not a URL of PostgreSQL")),
             Err(e) => Err(bad(&e)),
         }
     }
 
     fn execute_returning_count<T: QueryFragment<Pg> + QueryId>(&mut self, source: &T) -> QueryResult<usize> {
-        self.runtime.block_on(AsyncConnectionCore::execute_returning_count(&mut self.inner, source))
+        let Self { inner, runtime, limit, is_lost, .. } = self;
+        answer(runtime, *limit, is_lost, AsyncConnectionCore::execute_returning_count(inner, source))
     }
 
     fn transaction_state(&mut self) -> &mut AnsiTransactionManager {
@@ -188,13 +224,16 @@ type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
 pub(in crate::store) struct Cursor<'a> {
     rows: <AsyncPgConnection as AsyncConnectionCore>::Stream<'static, 'static>,
     runtime: &'a BlockingRuntime,
+    limit: Option<Duration>,
+    is_lost: &'a mut bool,
 }
 
 impl Iterator for Cursor<'_> {
     type Item = QueryResult<Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.runtime.block_on(self.rows.next())
+        let Self { rows, runtime, limit, is_lost } = self;
+        answer(runtime, *limit, is_lost, async { rows.next().await.transpose() }).transpose()
     }
 }
 
@@ -207,8 +246,9 @@ impl LoadConnection for PgConn {
         T: Query + QueryFragment<Pg> + QueryId + 'query,
         Pg: diesel::expression::QueryMetadata<T::SqlType>,
     {
-        let rows = self.runtime.block_on(AsyncConnectionCore::load(&mut self.inner, source))?;
-        Ok(Cursor { rows, runtime: &self.runtime })
+        let Self { inner, runtime, limit, is_lost, .. } = self;
+        let rows = answer(runtime, *limit, is_lost, AsyncConnectionCore::load(inner, source))?;
+        Ok(Cursor { rows, runtime, limit: *limit, is_lost })
     }
 }
 
@@ -240,22 +280,32 @@ impl MultiConnectionHelper for PgConn {
 
 /// Migrates the tables.
 pub(in crate::store) fn migrate(url: &ServerUrl) -> Result<(), StoreError> {
-    let mut conn = PgConn::open(url, "SET client_min_messages = warning;")?;
+    let mut conn = PgConn::open(url, "SET client_min_messages = warning;", None)?;
     conn.run_pending_migrations(MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {url}: {e}")))?;
     Ok(())
 }
 
+/// The server gives up a statement before the broker gives up the server, so that one slow statement fails alone. It never gives up a commit.
 pub(in crate::store) fn writer(url: &ServerUrl) -> Result<PgConn, StoreError> {
-    PgConn::open(url, WRITER)
+    let limit = url.answer_limit();
+    PgConn::open(url, &format!("{WRITER} SET statement_timeout = {};", limit.as_millis() * 2 / 3), Some(limit))
 }
 
 pub(in crate::store) fn reader(url: &ServerUrl) -> Result<PgConn, StoreError> {
-    PgConn::open(url, READER)
+    PgConn::open(url, READER, Some(url.answer_limit()))
+}
+
+pub(in crate::store) fn bulk_writer(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    PgConn::open(url, WRITER, None)
+}
+
+pub(in crate::store) fn bulk_reader(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    PgConn::open(url, READER, None)
 }
 
 /// The connection of a standby.
 pub(in crate::store) fn seat(url: &ServerUrl) -> Result<PgConn, StoreError> {
-    PgConn::open(url, &format!("{SEAT} LISTEN {RELEASED};"))
+    PgConn::open(url, &format!("{SEAT} LISTEN {RELEASED};"), Some(url.answer_limit()))
 }
 
 /// Wakes up the standbys, when the transaction is committed.
@@ -293,20 +343,23 @@ pub(in crate::store) fn is_alive(conn: &mut PgConn) -> bool {
 
 /// The connection that holds the leader's lock.
 pub(in crate::store) fn lock_holder(url: &ServerUrl) -> Result<PgConn, StoreError> {
-    PgConn::open(url, WRITER)
+    PgConn::open(url, WRITER, Some(url.answer_limit()))
 }
 
 /// Begins a transaction that will write.
 pub(in crate::store) fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
-    conn.batch = None;
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN")?)
 }
 
-/// The current term. Nobody takes over before the transaction is over. Each batch has a number, so that [`commit`] can find out what became
-/// of it; a number of PostgreSQL's would not do, because a server that crashed may give one again.
-pub(in crate::store) fn locked_term(conn: &mut PgConn) -> Result<Option<i64>, StoreError> {
-    conn.batch = NextBatch.get_result::<(i64, i64)>(conn).optional()?;
-    Ok(conn.batch.map(|(term, _)| term))
+/// The turn of this transaction; `None` if there is no row of a leader. Nobody takes over before the transaction is over. Each batch has a
+/// number, so that it can be found out what became of it; a number of PostgreSQL's would not do, because a server that crashed may give one
+/// again.
+pub(in crate::store) fn next_turn(conn: &mut PgConn) -> Result<Option<Turn>, StoreError> {
+    NextBatch.get_result::<(i64, String, i64)>(conn).optional()?.map(turn).transpose()
+}
+
+fn turn((term, leader, number): (i64, String, i64)) -> Result<Turn, StoreError> {
+    Ok(Turn { term, batch: Some((id(&leader)?, number)) })
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -314,7 +367,7 @@ struct NextBatch;
 
 impl QueryFragment<Pg> for NextBatch {
     fn walk_ast<'b>(&'b self, mut out: diesel::query_builder::AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("UPDATE leader SET batch = batch + 1 WHERE id = 1 RETURNING term, batch");
+        out.push_sql("UPDATE leader SET batch = batch + 1 WHERE id = 1 RETURNING term, broker, batch");
         Ok(())
     }
 }
@@ -325,45 +378,34 @@ impl QueryId for NextBatch {
 }
 
 impl Query for NextBatch {
-    type SqlType = (BigInt, BigInt);
+    type SqlType = (BigInt, Text, BigInt);
 }
 
 impl RunQueryDsl<PgConn> for NextBatch {}
 
-/// Commits. If the connection is lost meanwhile, the server is asked what became of the transaction.
+/// Commits. After an error it is unknown whether the transaction took place, see [`last_turn`].
 pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
-    let Err(e) = AnsiTransactionManager::commit_transaction(conn) else { return Ok(()) };
-    conn.is_lost = true;
-    let Some(batch) = conn.batch.take() else { return Err(StoreError::Unknown(e.to_string())) };
-    outcome(&conn.url, batch, &e.to_string())
+    AnsiTransactionManager::commit_transaction(conn).map_err(|e| {
+        conn.is_lost = true;
+        StoreError::Unknown(e.to_string())
+    })
 }
 
-/// Reads the number of the last batch, once the lost transaction is over: it holds the row.
-fn outcome(url: &ServerUrl, (term, batch): (i64, i64), lost: &str) -> Result<(), StoreError> {
+/// Reads the number of the last batch, once a transaction that was lost is over: it holds the row.
+pub(in crate::store) fn last_turn(url: &ServerUrl) -> Result<Option<Turn>, StoreError> {
     #[derive(diesel::QueryableByName)]
     struct Last {
         #[diesel(sql_type = BigInt)]
         term: i64,
+        #[diesel(sql_type = Text)]
+        broker: String,
         #[diesel(sql_type = BigInt)]
         batch: i64,
     }
-    let begin = Instant::now();
-    while begin.elapsed() < KNOWN_WITHIN {
-        if let Ok(mut conn) = PgConn::open(url, "SET lock_timeout = '2s'") {
-            match diesel::sql_query("SELECT term, batch FROM leader WHERE id = 1 FOR UPDATE").get_result::<Last>(&mut conn) {
-                Ok(last) if last.term == term && last.batch == batch => {
-                    log::info!("connection lost during a commit, and the batch is stored term={term} batch={batch} error={lost}");
-                    return Ok(());
-                }
-                // This broker writes one batch after the other.
-                Ok(last) if last.term == term => return Err(StoreError::Unreachable(lost.to_owned())),
-                Ok(_) => break,
-                Err(_) => {}
-            }
-        }
-        std::thread::sleep(Duration::from_millis(250));
-    }
-    Err(StoreError::Unknown(lost.to_owned()))
+    let mut conn = PgConn::open(url, "SET lock_timeout = '2s'", Some(url.answer_limit()))?;
+    let last =
+        diesel::sql_query("SELECT term, broker, batch FROM leader WHERE id = 1 FOR UPDATE").get_result::<Last>(&mut conn).optional()?;
+    last.map(|last| turn((last.term, last.broker, last.batch))).transpose()
 }
 
 /// Rolls back everything since [`begin`].

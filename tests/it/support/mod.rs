@@ -9,6 +9,7 @@ pub mod certificates;
 pub mod crawl;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod raw;
 pub mod receiver;
 pub mod shell;

@@ -13,28 +13,74 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a server that trusts whoever comes, with these settings, such as `ssl=on`.
     pub fn start(settings: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let this = Self { folder, port: free_port() };
+        let this = Self::empty();
+        let folder = this.folder.path().display();
+        this.run("initdb", &["-U", "webloom", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync", "-D", &format!("{folder}/data")]);
+        this.configure(settings);
+        this.begin();
+        this.sql("postgres", "CREATE DATABASE webloom");
+        this
+    }
+
+    /// A server that has no data yet and does not run.
+    pub fn empty() -> Self {
+        let this = Self { folder: tempfile::tempdir().expect("a folder"), port: free_port() };
         if is_root() {
             // The server refuses to run as root.
             let done = Command::new("chown").arg("postgres").arg(this.folder.path()).status().expect("chown runs");
             assert!(done.success());
         }
-        let folder = this.folder.path().display();
-        this.run("initdb", &["-U", "webloom", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync", "-D", &format!("{folder}/data")]);
+        this
+    }
+
+    fn configure(&self, settings: &[&str]) {
         let mut lines = vec![
             "listen_addresses = '127.0.0.1'".to_owned(),
-            format!("port = {}", this.port),
-            format!("unix_socket_directories = '{folder}'"),
+            format!("port = {}", self.port),
+            format!("unix_socket_directories = '{}'", self.folder.path().display()),
             // It may be killed, but no test cuts the power.
             "fsync = off".to_owned(),
         ];
         lines.extend(settings.iter().map(|line| (*line).to_owned()));
-        let file = this.data().join("conf");
-        this.put(&file, &lines.join("\n"));
-        this.begin();
-        this.sql("postgres", "CREATE DATABASE webloom");
-        this
+        self.put(&self.data().join("conf"), &lines.join("\n"));
+    }
+
+    /// Gets the present state of another server, and nothing that follows: a replica that is behind.
+    pub fn copy(&self, primary: &Self) {
+        let (port, data) = (primary.port.to_string(), self.data());
+        let from = ["-h", "127.0.0.1", "-p", &port, "-U", "webloom", "-X", "fetch", "-c", "fast", "--no-sync", "-D", text(&data)];
+        self.run("pg_basebackup", &from);
+        self.configure(&[]);
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Stops all its processes, as a machine that hangs would. Connections to it stay open.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// They go on.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let Some(first) = self.pid() else { return };
+        // The first makes no others after it was stopped.
+        let _ = Command::new("kill").args([name, &first]).status();
+        let children = Command::new("ps").args(["-o", "pid=", "--ppid", &first]).output().expect("ps runs");
+        let children = String::from_utf8_lossy(&children.stdout).into_owned();
+        // One of them may have ended.
+        let _ = Command::new("kill").arg(name).args(children.split_whitespace()).stderr(Stdio::null()).status();
+    }
+
+    fn pid(&self) -> Option<String> {
+        let file = std::fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        file.lines().next().map(str::to_owned)
     }
 
     /// Where its files are.
@@ -96,12 +142,10 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // It may have been stopped.
-        let data = self.data();
-        let mut command = Command::new("kill");
-        let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
-        if let Some(pid) = pid.lines().next() {
-            let _ = command.args(["-QUIT", pid]).status();
+        self.resume();
+        // It may have ended.
+        if let Some(pid) = self.pid() {
+            let _ = Command::new("kill").args(["-QUIT", &pid]).status();
         }
     }
 }
