@@ -34,7 +34,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["webloom token create otto --role operator --group reports --expires-in 90d", "webloom token create build-server --role editor"],
     ),
     ("job hook create", &["webloom job hook create nightly github"]),
-    ("audit", &["webloom audit --kind job --from 2026-12-24", "webloom audit --caller otto -o json"]),
+    ("token list", &["webloom token list", "webloom token list -o json"]),
+    ("token revoke", &["webloom token revoke otto"]),
+    ("job hook list", &["webloom job hook list nightly"]),
+    ("job hook delete", &["webloom job hook delete nightly github"]),
+    ("audit", &["webloom audit --kind job --from 2026-12-24", "webloom audit --object nightly", "webloom audit --caller otto -o json"]),
     ("demo", &["webloom demo --exit"]),
     ("backup", &["webloom backup --database /var/lib/webloom/webloom.db --to /backup/webloom-monday"]),
     (
@@ -55,6 +59,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("man", &["webloom man /usr/local/share/man/man1"]),
+    ("version", &["webloom version"]),
     (
         "job create",
         &[
@@ -75,9 +80,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("job history", &["webloom job history nightly"]),
     ("job backfill", &["webloom job backfill nightly --from 2026-11-01 --to 2026-11-08 --dry-run"]),
     ("job disable", &["webloom job disable nightly --reason 'the database moves' --stop"]),
+    ("job enable", &["webloom job enable nightly"]),
+    ("job delete", &["webloom job delete nightly"]),
+    ("job restore", &["webloom job restore nightly", "webloom job restore 3e4f5a6b"]),
+    ("job purge", &["webloom job purge nightly"]),
+    ("job redrive", &["webloom job redrive nightly --dry-run", "webloom job redrive nightly"]),
     ("job export", &["webloom job export --group reports > jobs.yaml"]),
     ("job import", &["webloom job import --file jobs.yaml --dry-run"]),
     ("job data set", &["webloom job data set nightly '{\"since\": 42}'", "webloom job data set nightly @state.json"]),
+    ("job data get", &["webloom job data get nightly", "webloom job data get nightly -o json"]),
+    ("job data clear", &["webloom job data clear nightly"]),
     ("run list", &["webloom run list --state failed --from -24h", "webloom run list --job nightly -o wide --utc"]),
     ("run show", &["webloom run show --job nightly", "webloom run show 8e9ba83b -o json"]),
     ("run watch", &["webloom run watch --job nightly"]),
@@ -85,6 +97,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("run logs", &["webloom run logs --job nightly --follow --level warning"]),
     ("run stop", &["webloom run stop 8e9ba83b"]),
     ("run pause", &["webloom run pause --job nightly"]),
+    ("run resume", &["webloom run resume --job nightly"]),
+    ("run retry", &["webloom run retry 8e9ba83b", "webloom run retry --job nightly"]),
+    ("run discard", &["webloom run discard 8e9ba83b --site example.com --dry-run", "webloom run discard --job titles --min-depth 5"]),
+    ("run blocks", &["webloom run blocks 8e9ba83b --limit 200"]),
+    ("run instances", &["webloom run instances --job report", "webloom run instances 8e9ba83b -o wide"]),
+    ("run status", &["webloom run status --job titles"]),
     ("run requests", &["webloom run requests 8e9ba83b --failed --site example.com --status 503"]),
     ("run requeue", &["webloom run requeue 8e9ba83b --kind timeout --dry-run"]),
     ("run why-url", &["webloom run why-url 8e9ba83b https://example.com/page"]),
@@ -94,11 +112,32 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("site hold", &["webloom site hold example.org --for 10m", "webloom site hold http://127.0.0.1:8000 --until 2026-12-24T18:00:00Z"]),
     ("site release", &["webloom site release example.org"]),
     ("node list", &["webloom node list -o wide"]),
+    ("node show", &["webloom node show 3e4f5a6b", "webloom node show builder-1 -o json"]),
+    ("node enable", &["webloom node enable builder-1"]),
+    ("node disable", &["webloom node disable builder-1 --reason 'the disk is full'"]),
+    ("node exit", &["webloom node exit builder-1 --reason 'the machine moves'"]),
+    ("node remove", &["webloom node remove builder-1"]),
+    ("node history", &["webloom node history builder-1 --from -2h"]),
     ("node drain", &["webloom node drain 3e4f5a6b --reason 'new kernel'"]),
     ("worker list", &["webloom worker list --online"]),
+    ("worker show", &["webloom worker show reports-1"]),
+    ("worker enable", &["webloom worker enable reports-1"]),
+    ("worker disable", &["webloom worker disable reports-1 --reason 'a test'"]),
+    ("worker drain", &["webloom worker drain reports-1 --reason 'a new version'"]),
+    ("worker allow", &["webloom worker allow reports-1"]),
+    ("worker forget", &["webloom worker forget reports-1"]),
+    ("worker watches", &["webloom worker watches", "webloom worker watches --limit 20 --utc"]),
     ("worker kick", &["webloom worker kick reports-1 --reason 'takes all memory'"]),
     ("group disable", &["webloom group disable reports --reason holidays"]),
+    ("group enable", &["webloom group enable reports"]),
+    ("group list", &["webloom group list"]),
+    ("group create", &["webloom group create reports --description 'reports for the accountants'"]),
+    ("group show", &["webloom group show reports"]),
+    ("group rename", &["webloom group rename reports accounts"]),
+    ("group delete", &["webloom group delete reports"]),
     ("package push", &["webloom package push hello.tar.gz"]),
+    ("package list", &["webloom package list", "webloom package list -o wide"]),
+    ("package remove", &["webloom package remove hello.tar.gz", "webloom package remove 3e4f5a6b"]),
     (
         "alert create",
         &[
@@ -107,6 +146,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("alert test", &["webloom alert test ops"]),
+    ("alert list", &["webloom alert list"]),
+    ("alert show", &["webloom alert show ops"]),
+    ("alert update", &["webloom alert update ops --event failed --event late", "webloom alert update ops --disabled"]),
+    ("alert delete", &["webloom alert delete ops"]),
+    ("alert events", &["webloom alert events --limit 20"]),
 ];
 
 /// Adds the examples of this command and of all its subcommands.
@@ -151,6 +195,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The commands without subcommands, by their words.
+    fn leaves<'a>(command: &'a Command, words: &str, found: &mut Vec<(String, &'a Command)>) {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let words = format!("{words} {}", below.get_name());
+            match below.has_subcommands() {
+                true => leaves(below, &words, found),
+                false => found.push((words.trim_start().to_owned(), below)),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        let root = command();
+        let mut found = Vec::new();
+        leaves(&root, "", &mut found);
+        let without = found.iter().filter(|(_, leaf)| !leaf.get_after_help().is_some_and(|help| help.to_string().contains("Examples:")));
+        assert_eq!(without.map(|(words, _)| words.as_str()).collect::<Vec<_>>(), [""; 0], "commands without an example");
+        let unknown = EXAMPLES.iter().map(|(words, _)| *words).filter(|words| !found.iter().any(|(leaf, _)| leaf == words));
+        assert_eq!(unknown.collect::<Vec<_>>(), [""; 0], "examples of no command");
     }
 
     #[test]

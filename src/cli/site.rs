@@ -13,8 +13,8 @@ use std::process::ExitCode;
 const COLUMNS: [Column; 8] = [
     Column::text("NAME", "name"),
     Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
-    Column::of("UNTIL", until),
-    Column::of("BY", |site| some(&site["held"], "by").unwrap_or_default()),
+    Column::time_of("UNTIL", until),
+    Column::of("BY", |site| some(&site["held"], "by").unwrap_or_default()).wide(),
     Column::time("NEXT REQUEST", "nextAt"),
     Column::text("DELAY MS", "delay"),
     Column::text("FAILURES", "failures"),
@@ -28,9 +28,9 @@ pub const OF_RUN: [Column; 8] = [
     Column::text("AT NODES", "atNodes"),
     Column::time("NEXT REQUEST", "nextAt"),
     Column::text("DELAY MS", "delay"),
-    Column::text("CONNECTIONS", "connections"),
+    Column::text("CONNECTIONS", "connections").wide(),
     Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
-    Column::of("UNTIL", until),
+    Column::time_of("UNTIL", until),
 ];
 
 fn until(site: &Value) -> String {

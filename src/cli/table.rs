@@ -15,7 +15,7 @@ const WIDTH: usize = 100;
 /// Digits of a shortened id, if they are unique in the table.
 const SHORT: usize = 8;
 /// Minimum width of a cut column.
-const NARROWEST: usize = 6;
+const NARROWEST: usize = 5;
 
 /// A column of a table.
 #[derive(Debug, Clone)]
@@ -31,7 +31,9 @@ enum Kind {
     Of(fn(&Value) -> String),
     Id(&'static str),
     Time(&'static str),
+    TimeOf(fn(&Value) -> String),
     Exact(&'static str),
+    Whole(&'static str),
 }
 
 impl Column {
@@ -59,9 +61,19 @@ impl Column {
         Self::new(head, Kind::Time(key))
     }
 
+    /// A time computed from several members.
+    pub const fn time_of(head: &'static str, cell: fn(&Value) -> String) -> Self {
+        Self::new(head, Kind::TimeOf(cell))
+    }
+
     /// A time that is always exact.
     pub const fn exact(head: &'static str, key: &'static str) -> Self {
         Self::new(head, Kind::Exact(key))
+    }
+
+    /// A text that is never cut, because people copy it.
+    pub const fn whole(head: &'static str, key: &'static str) -> Self {
+        Self::new(head, Kind::Whole(key))
     }
 
     /// Only in wide tables.
@@ -78,15 +90,20 @@ impl Column {
 
     fn cell(&self, item: &Value) -> String {
         match self.kind {
-            Kind::Text(key) | Kind::Id(key) => cell(item, key),
-            Kind::Of(cell) => Some(cell(item)).filter(|text| !text.is_empty()).unwrap_or_else(|| NOTHING.to_owned()),
+            Kind::Text(key) | Kind::Id(key) | Kind::Whole(key) => cell(item, key),
+            Kind::Of(cell) | Kind::TimeOf(cell) => Some(cell(item)).filter(|text| !text.is_empty()).unwrap_or_else(|| NOTHING.to_owned()),
             Kind::Time(key) => times::time(item, key),
             Kind::Exact(key) => times::exact_time(item, key),
         }
     }
 
-    fn can_be_cut(&self) -> bool {
-        matches!(self.kind, Kind::Text(_) | Kind::Of(_))
+    fn can_be_cut(&self, texts: &[String]) -> bool {
+        match self.kind {
+            Kind::Text(_) | Kind::Of(_) => true,
+            // Some objects have a name and no id.
+            Kind::Id(_) => !texts.iter().all(|text| is_id(text)),
+            Kind::Time(_) | Kind::TimeOf(_) | Kind::Exact(_) | Kind::Whole(_) => false,
+        }
     }
 }
 
@@ -139,10 +156,15 @@ fn table(items: &[Value], columns: &[Column], look: Look, width: usize) -> Strin
     table.trim_fmt()
 }
 
+/// Whether a text is an id, a part of one, or nothing.
+fn is_id(text: &str) -> bool {
+    text == NOTHING || text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The last digits of ids, as many as make all of them unique.
 fn shorten(ids: Vec<String>) -> Vec<String> {
     let end = |id: &str, length: usize| match id.len().checked_sub(length) {
-        Some(from) if id.is_ascii() => id[from..].to_owned(),
+        Some(from) if is_id(id) => id[from..].to_owned(),
         _ => id.to_owned(),
     };
     let longest = ids.iter().map(String::len).max().unwrap_or(0);
@@ -159,7 +181,7 @@ fn fit(columns: &[&Column], cells: &mut [Vec<String>], width: usize) {
     let of = |column: &Column, texts: &[String]| texts.iter().map(|text| text.width()).chain([column.head.width()]).max().unwrap_or(0);
     let mut widths: Vec<usize> = columns.iter().zip(cells.iter()).map(|(column, texts)| of(column, texts)).collect();
     while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > width {
-        let can_give = |at: &usize| columns[*at].can_be_cut() && widths[*at] > NARROWEST.max(columns[*at].head.width());
+        let can_give = |at: &usize| columns[*at].can_be_cut(&cells[*at]) && widths[*at] > NARROWEST.max(columns[*at].head.width());
         let Some(widest) = (0..widths.len()).filter(can_give).max_by_key(|at| widths[*at]) else { break };
         widths[widest] -= 1;
     }
@@ -293,6 +315,7 @@ mod tests {
             ["0111111112222", "1111111112222", "-"].map(|s| s.to_owned())
         );
         assert_eq!(of(&["aa00000000111111112222"; 2]), ["11112222"; 2]);
+        assert_eq!(of(&["00000000111111112222", "build-server", "-"]), ["11112222", "build-server", "-"], "a name stays as it is");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::remote::Remote;
 use super::table::{Column, cell, list as table};
+use super::times::time;
 use super::value::duration_ms;
 use super::words::one_of;
 use crate::domain::time::Timestamp;
@@ -17,10 +18,10 @@ const MOST: usize = 10_000;
 const MOST_MS: u64 = 36_500 * 86_400_000;
 
 const COLUMNS: [Column; 6] = [
-    Column::id("NAME", "name"),
+    Column::text("NAME", "name"),
     Column::text("ROLE", "role"),
     Column::of("GROUPS", groups),
-    Column::of("EXPIRES", |token| if token["isExpired"] == true { "expired".to_owned() } else { cell(token, "expireTime") }),
+    Column::time_of("EXPIRES", |token| if token["isExpired"] == true { "expired".to_owned() } else { time(token, "expireTime") }),
     Column::time("CREATED", "creationTime"),
     Column::text("BY", "createBy"),
 ];

@@ -29,7 +29,7 @@ const WATCHES: [Column; 4] = [
     Column::id("WORKER", "connectionId"),
     Column::text("CLASS", "fullClassName"),
     Column::time("SINCE", "connectTime"),
-    Column::of("UNTIL", |watch| if watch["disconnectTime"].is_null() { "now".to_owned() } else { time(watch, "disconnectTime") }),
+    Column::time_of("UNTIL", |watch| if watch["disconnectTime"].is_null() { "now".to_owned() } else { time(watch, "disconnectTime") }),
 ];
 
 /// Flags of `webloom worker`.

@@ -99,6 +99,9 @@ pub struct JobInput {
     pub last_fire: ReadOnly,
     /// Same as `number`.
     #[serde(default)]
+    pub last_run_time: ReadOnly,
+    /// Same as `number`.
+    #[serde(default)]
     pub fires: ReadOnly,
     /// Same as `number`.
     #[serde(default)]

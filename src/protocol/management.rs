@@ -26,6 +26,9 @@ pub struct JobOutput {
     /// The last scheduled time that made a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_fire: Option<Timestamp>,
+    /// When its last run was created, by hand or by plan. Only lists of jobs have it; a single job has `activity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_run_time: Option<Timestamp>,
     /// Number of scheduled runs so far.
     pub fires: u64,
     /// Number of consecutive failed runs, up to now.

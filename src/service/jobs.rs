@@ -14,8 +14,8 @@ use crate::protocol::management::{
 };
 use crate::protocol::problem::Problem;
 use crate::store::{
-    CheckFlow, GetRun, InsertJob, JobSort, ListJobs, LoadJobs, NextAsked, PurgeJob, ReadActivity, SortKey, StoreError, StoredActivity,
-    StoredPlan,
+    CheckFlow, GetRun, InsertJob, JobSort, LastRuns, ListJobs, LoadJobs, NextAsked, PurgeJob, ReadActivity, SortKey, StoreError,
+    StoredActivity, StoredPlan,
 };
 
 /// Selects the jobs to list.
@@ -50,6 +50,7 @@ fn output(job: Job, plan: &StoredPlan) -> JobOutput {
         job: job.without_secrets(),
         next_fire: plan.next_at,
         last_fire: plan.state.last_fire,
+        last_run_time: None,
         fires: plan.state.fires,
         failures: plan.state.failures,
         activity: None,
@@ -189,7 +190,10 @@ impl Service {
         let more = items.len() > limit;
         items.truncate(limit);
         let next_cursor = items.last().filter(|_| more).map(|(job, plan)| cursor(job, plan, sort));
-        Ok(Page { items: items.into_iter().map(|(job, plan)| output(job, &plan)).collect(), next_cursor })
+        let ids = items.iter().map(|(job, _)| job.id).collect();
+        let last_runs = self.context.store.read(LastRuns(ids)).await.map_err(|e| problem_of(&e))?;
+        let listed = |(job, plan): (Job, StoredPlan)| JobOutput { last_run_time: last_runs.get(&job.id).copied(), ..output(job, &plan) };
+        Ok(Page { items: items.into_iter().map(listed).collect(), next_cursor })
     }
 
     pub(super) async fn change(&self, id: JobId, change: JobChange, by: Option<String>) -> Result<JobOutput, Problem> {

@@ -4,13 +4,15 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::run_lists::IS_OPEN;
 use super::runs::RunRow;
-use super::schema::run;
+use super::schema::{job, run};
 use super::tasks::AverageTime;
 use crate::domain::ids::JobId;
 use crate::domain::run::Run;
+use crate::domain::time::Timestamp;
 use diesel::dsl::sql;
 use diesel::prelude::*;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{BigInt, Bool, Nullable};
+use std::collections::HashMap;
 
 /// Maximum number of runs in the average.
 const AVERAGE_OF: i64 = 100;
@@ -48,5 +50,22 @@ impl ReadOp for ReadActivity {
             last: last.map(TryInto::try_into).transpose()?,
             open: open.map(TryInto::try_into).transpose()?,
         })
+    }
+}
+
+/// When the last run of each of these jobs was created, for those that have one.
+#[derive(Debug, Clone)]
+pub struct LastRuns(pub Vec<JobId>);
+
+impl ReadOp for LastRuns {
+    type Output = HashMap<JobId, Timestamp>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<HashMap<JobId, Timestamp>, StoreError> {
+        // One step in the index of runs by job for each job, however many runs it has.
+        let last = "(SELECT run.creation_time FROM run WHERE run.job_id = job.id ORDER BY run.no DESC LIMIT 1)";
+        let ids: Vec<String> = self.0.iter().map(JobId::to_string).collect();
+        let rows: Vec<(String, Option<i64>)> =
+            job::table.filter(job::id.eq_any(ids)).select((job::id, sql::<Nullable<BigInt>>(last))).load(from.conn)?;
+        Ok(rows.into_iter().filter_map(|(id, at)| Some((id.parse().ok()?, Timestamp(at?)))).collect())
     }
 }

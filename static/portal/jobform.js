@@ -207,7 +207,7 @@ function differences(a, b, path = "") {
   return [...keys].flatMap(key => differences(a?.[key], b?.[key], path ? `${path}.${key}` : key));
 }
 
-const BOOKKEEPING = /^(version|updateTime|updateBy|nextFire|lastFire|fires|failures)$/;
+const BOOKKEEPING = /^(version|updateTime|updateBy|nextFire|lastFire|lastRunTime|fires|failures)$/;
 const shown = value => h("code", { class: "wrap" }, value === undefined ? "" : JSON.stringify(value));
 
 export const changeJob = page => page.once(() => edit(page));

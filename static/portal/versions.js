@@ -6,7 +6,7 @@ import { time } from "./text.js";
 
 const MOST = 100;
 // Members that each change changes.
-const LEFT_OUT = new Set(["version", "updateTime", "updateBy", "nextFire", "lastFire", "fires", "failures", "activity"]);
+const LEFT_OUT = new Set(["version", "updateTime", "updateBy", "nextFire", "lastFire", "lastRunTime", "fires", "failures", "activity"]);
 
 // The leaves of a value by their paths.
 function leaves(value, path = "", into = new Map()) {

@@ -20,6 +20,7 @@ mod clock;
 mod command_line;
 mod command_messages;
 mod command_output;
+mod command_tables;
 mod crawl_starts;
 mod crawls;
 mod damage;

@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 const COLUMNS: [Column; 5] = [
     Column::text("NAME", "name"),
-    Column::text("ID", "id"),
-    Column::text("PATH", "path"),
+    Column::whole("PATH", "path"),
     Column::time("CREATED", "creationTime"),
     Column::text("BY", "createBy"),
+    Column::id("ID", "id").wide(),
 ];
 
 /// Subcommands of `webloom job hook`.

@@ -4,7 +4,7 @@ use super::{JobRef, find};
 use crate::cli::failure::Failure;
 use crate::cli::remote::Shell;
 use crate::cli::table::{Column, card, cell, list as table, plain, some};
-use crate::cli::times::{exact_time, since, some_time, span};
+use crate::cli::times::{exact_time, since, some_time, span, time};
 use crate::cli::words::{one_of, words};
 use crate::domain::job::JobKind;
 use clap::Args as ClapArgs;
@@ -18,7 +18,7 @@ const COLUMNS: [Column; 9] = [
     Column::of("STATE", |job| state(job).to_owned()),
     Column::of("SCHEDULE", schedule),
     Column::time("NEXT", "nextFire"),
-    Column::time("LAST", "lastFire"),
+    Column::time_of("LAST", last),
     Column::text("GROUP", "group"),
     Column::text("DESCRIPTION", "description").wide(),
 ];
@@ -113,6 +113,12 @@ pub fn describe(job: &Value) -> String {
     card(&rows)
 }
 
+/// When the job ran last: its last scheduled time or its last run, whatever made it. Runs may have been deleted.
+fn last(job: &Value) -> String {
+    let of = |key: &str| job[key].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
+    time(job, if of("lastRunTime") > of("lastFire") { "lastRunTime" } else { "lastFire" })
+}
+
 fn state(job: &Value) -> &'static str {
     match (job["isDeleted"].as_bool(), job["isEnabled"].as_bool()) {
         (Some(true), _) => "deleted",
@@ -142,7 +148,18 @@ fn schedule(job: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::Timestamp;
     use serde_json::json;
+
+    #[test]
+    fn the_last_run_is_the_newer_of_plan_and_hand() {
+        let (early, late) = (Timestamp::now().plus_ms(-400_000), Timestamp::now().plus_ms(-130_000));
+        assert_eq!(last(&json!({ "lastFire": early, "lastRunTime": late })), "2 min ago");
+        assert_eq!(last(&json!({ "lastFire": late, "lastRunTime": early })), "2 min ago");
+        assert_eq!(last(&json!({ "lastRunTime": early })), "6 min ago");
+        assert_eq!(last(&json!({ "lastFire": early })), "6 min ago");
+        assert_eq!(last(&json!({})), "-");
+    }
 
     #[test]
     fn a_schedule_is_one_line() {

@@ -26,7 +26,7 @@ const COLUMNS: [Column; 15] = [
     Column::of("ERRORS", |run| count(run, RunState::Failed)),
     Column::text("REASON", "reason"),
     Column::text("WAITS FOR", "waitsFor").wide(),
-    Column::text("TOTAL", "total").wide(),
+    Column::of("TOTAL", total).wide(),
     Column::text("ATTEMPT", "attempt").wide(),
     Column::time("PAUSED", "pausedAt").wide(),
     Column::text("KIND", "kind").wide(),
@@ -38,12 +38,12 @@ const INSTANCES: [Column; 12] = [
     Column::text("INSTANCE", "instance"),
     Column::text("NODE OR WORKER", "peerName"),
     Column::text("STATE", "state"),
-    Column::text("ATTEMPT", "attempt"),
     Column::of("CODE", |row| cell(&row["result"], "code")),
-    Column::text("LINES", "lines"),
     Column::time("BEGAN", "startTime"),
     Column::time("ENDED", "finishTime"),
     Column::text("REASON", "reason"),
+    Column::text("ATTEMPT", "attempt").wide(),
+    Column::text("LINES", "lines").wide(),
     Column::of("SIGNAL", |row| cell(&row["result"], "signal")).wide(),
     Column::of("PEAK BYTES", |row| cell(&row["result"], "peakMemory")).wide(),
     Column::id("ITS ID", "peer").wide(),
@@ -79,6 +79,15 @@ fn count(run: &Value, which: RunState) -> String {
         Some("application") if run["result"][of_programs].is_u64() => cell(&run["result"], of_programs),
         _ if run["finishTime"].is_null() => String::new(),
         _ => u8::from(run["state"] == which.name()).to_string(),
+    }
+}
+
+/// The number that `OK` and `ERRORS` are parts of.
+fn total(run: &Value) -> String {
+    match run["kind"].as_str() {
+        Some("block" | "") | None => cell(run, "total"),
+        Some("application") => cell(&run["result"], "instances"),
+        _ => String::new(),
     }
 }
 
