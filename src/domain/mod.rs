@@ -56,6 +56,7 @@ pub mod targets;
 pub mod task;
 pub mod time;
 #[cfg(feature = "broker")]
+pub mod unread;
 pub mod whereabouts;
 #[cfg(feature = "broker")]
 pub mod work_history;

@@ -19,6 +19,7 @@ use super::session_sender::{Frame, SessionSender};
 use super::supervision::ExitGuard;
 use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::time::Timestamp;
+use crate::domain::unread::Unread;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
 use crate::protocol::task::TaskRef;
@@ -27,9 +28,6 @@ use crate::store::WatchClasses;
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Maximum messages that wait for a worker without a socket. Older ones are dropped; the runs repeat their messages.
-const MOST_WAITING: usize = 1_000;
 
 /// After this many bytes, no further message is added to an answer; also the limit for a message with several orders.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -47,7 +45,9 @@ pub struct WorkerActor {
     closed_at: Option<Timestamp>,
     /// The worker closed its connection on purpose.
     has_left: bool,
-    waiting: VecDeque<ToWorker>,
+    waiting: Unread<ToWorker>,
+    /// Messages were dropped since its last poll.
+    has_dropped: bool,
     /// Calls that wait for a message, with their deadline.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
     hands: tasks::TasksInFlight,
@@ -68,7 +68,8 @@ impl WorkerActor {
             last_heard,
             closed_at: None,
             has_left: false,
-            waiting: VecDeque::new(),
+            waiting: Unread::default(),
+            has_dropped: false,
             fetchers: VecDeque::new(),
             hands: tasks::TasksInFlight::default(),
             standing: control::AdminState::default(),
@@ -80,9 +81,11 @@ impl WorkerActor {
             sender.send(Frame::Text(frame::text(&message)));
             return;
         }
-        self.waiting.push_back(message);
-        if self.waiting.len() > MOST_WAITING {
-            self.waiting.pop_front();
+        let bytes = frame::text(&message).len();
+        // The runs repeat their messages.
+        let dropped = self.waiting.push(message, bytes);
+        if dropped > 0 && !std::mem::replace(&mut self.has_dropped, true) {
+            log::warn!("worker does not poll, its oldest messages are dropped worker_id={} dropped={dropped}", self.id);
         }
         while !self.waiting.is_empty()
             && let Some((_, fetcher)) = self.fetchers.pop_front()
@@ -93,19 +96,11 @@ impl WorkerActor {
 
     /// Answers a call with the waiting messages that fit. If the caller has disconnected, they wait for the next call.
     fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
-        let mut bytes = 0;
-        let most = self.waiting.iter().take_while(|message| {
-            let fits = bytes < ANSWER_BYTES;
-            bytes += frame::text(*message).len();
-            fits
-        });
-        let most = if self.waiting.len() > 1 { most.count() } else { 1 };
-        let messages: Vec<_> = self.waiting.drain(..most.min(self.waiting.len())).collect();
+        let (messages, bytes): (Vec<_>, Vec<_>) = self.waiting.take(ANSWER_BYTES).into_iter().unzip();
+        self.has_dropped = false;
         self.handed_out(&messages);
         if let Err(Ok(messages)) = fetcher.give(Ok(messages)) {
-            for message in messages.into_iter().rev() {
-                self.waiting.push_front(message);
-            }
+            self.waiting.put_back(messages.into_iter().zip(bytes).collect());
         }
     }
 
@@ -220,7 +215,7 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
         self.welcome();
         self.open_hand();
         // Messages that arrived while the worker was disconnected.
-        let messages: Vec<_> = std::mem::take(&mut self.waiting).into();
+        let messages: Vec<_> = self.waiting.take(usize::MAX).into_iter().map(|(message, _)| message).collect();
         self.handed_out(&messages);
         for message in messages {
             self.send(message);
