@@ -2,7 +2,7 @@
 
 use super::Service;
 use crate::actors::reply::{problem_of, reply};
-use crate::actors::run::{Delivered, DeliveredBlock, PollOptions, RunHandle};
+use crate::actors::run::{Delivered, DeliveredBlock, PollOptions, RunHandle, opened};
 use crate::domain::ids::{BlockId, Identity};
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
@@ -84,7 +84,9 @@ impl Service {
     /// # Errors
     /// The run or block does not exist, the node does not hold the block, it has ended, or a result is not of this block.
     pub async fn report(&self, index: Index, pack: Bytes) -> Result<Reported, Problem> {
-        self.run_at_work(index.identity).await?.report(index, pack).wait().await
+        let run = self.run_at_work(index.identity).await?;
+        let opened = opened(&index, &pack).await;
+        run.report(index, pack, opened).wait().await
     }
 
     /// Reports that the first requests of a run were pushed, or the error.

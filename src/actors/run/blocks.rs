@@ -2,6 +2,7 @@
 
 use super::cache::{Finished, Payload};
 use super::parts::{Meaning, failed, meaning};
+use super::redirects::find_targets;
 use super::turns::Sink;
 use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
 use crate::actors::node::{Holds, NodeHandle, SendBlock};
@@ -194,7 +195,7 @@ impl RunActor {
         self.store_report(seq, index, pack, payload.clone(), None, ctx);
     }
 
-    fn report(&mut self, index: Index, pack: Bytes, reply: Reply<Reported>, ctx: &mut Context<Self>) {
+    fn report(&mut self, Report { mut index, pack, opened, reply }: Report, ctx: &mut Context<Self>) {
         if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }
@@ -203,8 +204,9 @@ impl RunActor {
             return reply.send(Err(Problem::not_found(format!("{block_id} is not a block of run {}", self.identity())).at("blockId")));
         };
         if self.kind.turns.probes.contains_key(&seq) {
-            return self.robots_came(seq, &index, &pack, reply, ctx);
+            return self.robots_came(seq, &index, opened, reply, ctx);
         }
+        find_targets(&mut index, opened);
         match self.kind.frontier.check_report(seq, index.node_id, index.attempt) {
             ReportVerdict::Current => {}
             ReportVerdict::Late => {
@@ -355,9 +357,9 @@ impl Handler<HandOver> for RunActor {
 
 impl Handler<Report> for RunActor {
     type Result = ();
-    fn handle(&mut self, Report { index, pack, reply }: Report, ctx: &mut Self::Context) {
+    fn handle(&mut self, report: Report, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.report");
-        self.report(index, pack, reply, ctx);
+        self.report(report, ctx);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::domain::worker::NotEligible;
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::Requeued;
 use crate::protocol::node::{Block, Reported};
-use crate::protocol::pack::Index;
+use crate::protocol::pack::{Index, Opened};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::Pushed;
 use crate::protocol::sites::RunSiteOutput;
@@ -96,6 +96,8 @@ pub struct Report {
     pub index: Index,
     /// The pack.
     pub pack: Bytes,
+    /// Its results, if the run reads them. See [`super::opened()`].
+    pub opened: Vec<Opened>,
     /// The answer.
     pub reply: Reply<Reported>,
 }
@@ -308,9 +310,9 @@ impl RunHandle {
     }
     /// See [`Report`].
     #[must_use]
-    pub fn report(&self, index: Index, pack: Bytes) -> Answer<Reported> {
+    pub fn report(&self, index: Index, pack: Bytes, opened: Vec<Opened>) -> Answer<Reported> {
         let (reply, answer) = reply();
-        self.0.tell(Report { index, pack, reply });
+        self.0.tell(Report { index, pack, opened, reply });
         answer
     }
     /// See [`Grant`].

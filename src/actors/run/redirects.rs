@@ -2,12 +2,13 @@
 
 use super::RunActor;
 use super::cache::Payload;
+use super::opened::lacks_target;
 use super::parts::renamed;
 use crate::domain::redirect::{Redirects, is_redirect};
 use crate::domain::request::unpack;
 use crate::protocol::compare::compare_by;
 use crate::protocol::node::{FetchError, FetchErrorKind};
-use crate::protocol::pack::{self, Entry, Index};
+use crate::protocol::pack::{Entry, Index, Opened};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_push;
 use crate::protocol::redirected::redirected;
@@ -17,9 +18,6 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Maximum bytes of a pack that is opened to find the targets; only nodes of earlier versions do not report them in the index.
-const MOST_OPENED: usize = 64 << 20;
-
 impl RunActor {
     /// Admits the targets of the redirects in a report. Returns the pack as it is to be stored, and the new blocks. `payload` has the
     /// requests of the report.
@@ -27,7 +25,7 @@ impl RunActor {
     /// # Errors
     /// The requests cannot be read or packed. Then the seen set may be wrong, and the actor must end.
     pub(super) fn with_targets(&mut self, index: &mut Index, pack: Bytes, payload: &Payload) -> Result<(Bytes, Vec<NewBlock>), Problem> {
-        let (targets, is_changed) = self.admit_targets(index, &pack, payload)?;
+        let (targets, is_changed) = self.admit_targets(index, payload)?;
         let block_id = index.block_id;
         let pack = if is_changed { renamed(index, &pack, block_id)? } else { pack };
         Ok((pack, targets))
@@ -41,14 +39,11 @@ impl RunActor {
     }
 
     /// A redirect whose target cannot be requested is marked as failed in the index; then the second value is true.
-    fn admit_targets(&mut self, index: &mut Index, pack: &[u8], payload: &Payload) -> Result<(Vec<NewBlock>, bool), Problem> {
+    fn admit_targets(&mut self, index: &mut Index, payload: &Payload) -> Result<(Vec<NewBlock>, bool), Problem> {
         let most = self.run.download.max_redirects;
         let is_left = |entry: &Entry| is_redirect(entry.status) && entry.error.is_none();
         if self.run.queue.redirects == Redirects::Follow || most == 0 || !index.results.iter().any(is_left) {
             return Ok((Vec::new(), false));
-        }
-        if index.results.iter().any(|entry| is_left(entry) && entry.location.is_none()) {
-            find_targets(index, pack);
         }
         let text = payload.text()?;
         let requests = unpack(&text).map_err(|why| {
@@ -84,11 +79,10 @@ impl RunActor {
     }
 }
 
-/// Takes the targets from the headers of the responses.
-fn find_targets(index: &mut Index, pack: &[u8]) {
-    let opened = pack::open(pack, MOST_OPENED).map(|(_, results)| results).unwrap_or_default();
+/// Takes the targets that the index does not have from the headers of the responses.
+pub(super) fn find_targets(index: &mut Index, opened: Vec<Opened>) {
     let mut heads: HashMap<_, _> = opened.into_iter().map(|result| (result.entry.request_id, result.head)).collect();
-    for entry in index.results.iter_mut().filter(|entry| entry.location.is_none()) {
+    for entry in index.results.iter_mut().filter(|entry| lacks_target(entry)) {
         let headers = heads.remove(&entry.request_id).map(|head| head.headers).unwrap_or_default();
         entry.location = headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("location")).map(|(_, value)| value);
     }

@@ -14,7 +14,7 @@ use crate::domain::robots::{Fetched, MOST_REDIRECTS, Robots, cache_ms, judge, pr
 use crate::domain::sites::{Granted, Pace, site_key};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
-use crate::protocol::pack::{self, Index, Opened};
+use crate::protocol::pack::{Index, Opened};
 use crate::protocol::problem::Problem;
 use crate::store::{KeepRobots, RobotsOf};
 use actix::Context;
@@ -22,9 +22,11 @@ use std::sync::Arc;
 use url::Url;
 
 /// Blocks with numbers from here on are robots.txt fetches, which are not stored.
-const FIRST_PROBE: Seq = 0xF000_0000;
+pub(super) const FIRST_PROBE: Seq = 0xF000_0000;
 /// Maximum bytes of a robots.txt that a node reads; the parser reads less.
 const MOST_BODY: u64 = 4 << 20;
+/// Maximum bytes that are unpacked of the report of a fetch.
+pub(super) const MOST_OPENED: usize = 2 * MOST_BODY as usize;
 /// The user agent of a run without its own.
 const DEFAULT_AGENT: &str = "webloom";
 /// A fetch that its node does not list after this many milliseconds did not arrive.
@@ -56,6 +58,11 @@ pub(super) struct Probe {
 pub(super) struct Moved {
     url: Url,
     redirects: u32,
+}
+
+/// Whether a block number is that of a robots.txt fetch.
+pub(super) fn is_of_robots(seq: Seq) -> bool {
+    seq >= FIRST_PROBE
 }
 
 /// What redirects of a robots.txt mean.
@@ -209,7 +216,7 @@ impl RunActor {
     }
 
     /// Handles the report of a robots.txt fetch.
-    pub(super) fn robots_came(&mut self, seq: Seq, index: &Index, pack: &[u8], reply: Reply<Reported>, ctx: &mut Context<Self>) {
+    pub(super) fn robots_came(&mut self, seq: Seq, index: &Index, results: Vec<Opened>, reply: Reply<Reported>, ctx: &mut Context<Self>) {
         // An earlier actor of the run may have used this number for another fetch.
         let is_it = self.is_probe(seq, index.node_id) && index.epoch.is_none_or(|epoch| epoch == self.epoch);
         let Some(probe) = is_it.then(|| self.kind.turns.probes.remove(&seq)).flatten() else {
@@ -222,7 +229,6 @@ impl RunActor {
         self.note_leases_of(probe.node);
         self.learn(probe.target.unwrap_or(probe.site), index, ctx);
         let failures = self.context.sites.robots(&probe.key).map_or(0, |known| known.failures);
-        let results = pack::open(pack, 2 * MOST_BODY as usize).map(|(_, results)| results).unwrap_or_default();
         let result = results.into_iter().find(|result| result.entry.request_id == probe.print);
         let redirects = self.kind.turns.moved_robots.get(&probe.key).map_or(0, |moved| moved.redirects);
         let redirected = redirected(&probe.url, result.as_ref(), redirects);
