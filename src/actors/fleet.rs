@@ -1,13 +1,15 @@
 //! Capacity of all nodes. Nodes report their load; runs of applications reserve slots on them.
 //!
-//! One lock is held during a choice, so that two concurrent runs never reserve the same slot.
+//! One lock is held during a choice, so that two concurrent runs never reserve the same slot. A run for which no node fits waits here,
+//! under the same lock: whatever makes a node fit wakes it.
 
 use crate::domain::application::ApplicationSettings;
-use crate::domain::application::choice::{Candidate, Chosen, choose};
+use crate::domain::application::choice::{Candidate, Chosen, choose, fits};
 use crate::domain::ids::{Identity, NodeId};
 use crate::protocol::application::ProgramRef;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -18,6 +20,65 @@ struct Inner {
     /// Nodes that are connected or disconnected a moment ago. `at_work` counts their blocks.
     nodes: BTreeMap<NodeId, Candidate>,
     programs: HashMap<NodeId, HashSet<ProgramRef>>,
+    /// Runs for which no node fits, in the order in which they began to wait.
+    waiting: Vec<Waiter>,
+}
+
+type Wake = Box<dyn FnOnce() + Send>;
+
+/// A run that waits until a node fits.
+struct Waiter {
+    identity: Identity,
+    settings: Arc<ApplicationSettings>,
+    wake: Wake,
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.identity.fmt(f)
+    }
+}
+
+impl Inner {
+    /// A node with the number of its blocks and programs.
+    fn candidate(&self, node: &Candidate) -> Candidate {
+        let programs = self.programs.get(&node.facts.node_id).map_or(0, |programs| programs.len() as u32);
+        Candidate { at_work: node.at_work + programs, ..node.clone() }
+    }
+
+    fn choose(&self, settings: &ApplicationSettings) -> Chosen {
+        let candidates: Vec<Candidate> = self.nodes.values().map(|node| self.candidate(node)).collect();
+        let chances: Vec<u64> = candidates.iter().map(|_| uuid::Uuid::new_v4().as_u64_pair().1).collect();
+        choose(settings, &candidates, |place| chances[place])
+    }
+
+    fn reserve(&mut self, chosen: &Chosen, identity: Identity, attempt: u32) {
+        for (nth, node) in chosen.nodes.iter().enumerate() {
+            self.programs.entry(*node).or_default().insert(ProgramRef { identity, instance: nth as u32, attempt });
+        }
+    }
+
+    /// Takes out the runs that this node can take now, the oldest first, at most as many as it has free slots.
+    fn runs_for(&mut self, node: NodeId) -> Vec<Wake> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let Some(candidate) = self.nodes.get(&node).map(|node| self.candidate(node)) else { return Vec::new() };
+        let mut free = candidate.free_slots();
+        let may_begin = |waiter: &mut Waiter| {
+            let is_next = free > 0 && fits(&waiter.settings, &candidate);
+            free -= u32::from(is_next);
+            is_next
+        };
+        self.waiting.extract_if(.., may_begin).map(|waiter| waiter.wake).collect()
+    }
+}
+
+/// Wakes runs. The lock of the fleet must be free.
+fn wake(runs: Vec<Wake>) {
+    for run in runs {
+        run();
+    }
 }
 
 impl Fleet {
@@ -27,7 +88,12 @@ impl Fleet {
 
     /// Stores the current state of a node.
     pub fn learn(&self, candidate: Candidate) {
-        self.inner().nodes.insert(candidate.facts.node_id, candidate);
+        let node = candidate.facts.node_id;
+        let mut inner = self.inner();
+        inner.nodes.insert(node, candidate);
+        let runs = inner.runs_for(node);
+        drop(inner);
+        wake(runs);
     }
 
     /// Removes a lost node. Its programs stay until their runs release them.
@@ -46,15 +112,34 @@ impl Fleet {
     #[must_use]
     pub fn choose(&self, settings: &ApplicationSettings, identity: Identity, attempt: u32) -> Chosen {
         let inner = &mut *self.inner();
-        let programs = |node: &NodeId| inner.programs.get(node).map_or(0, |programs| programs.len() as u32);
-        let with_programs = |node: &Candidate| Candidate { at_work: node.at_work + programs(&node.facts.node_id), ..node.clone() };
-        let candidates: Vec<Candidate> = inner.nodes.values().map(with_programs).collect();
-        let chances: Vec<u64> = candidates.iter().map(|_| uuid::Uuid::new_v4().as_u64_pair().1).collect();
-        let chosen = choose(settings, &candidates, |place| chances[place]);
-        for (nth, node) in chosen.nodes.iter().enumerate() {
-            inner.programs.entry(*node).or_default().insert(ProgramRef { identity, instance: nth as u32, attempt });
+        let chosen = inner.choose(settings);
+        inner.reserve(&chosen, identity, attempt);
+        chosen
+    }
+
+    /// Same as [`Fleet::choose`]. If no node fits, the run waits, and `wake` is called once when one fits.
+    #[must_use]
+    pub fn choose_or_wait(
+        &self,
+        settings: &Arc<ApplicationSettings>,
+        identity: Identity,
+        attempt: u32,
+        wake: impl FnOnce() + Send + 'static,
+    ) -> Chosen {
+        let inner = &mut *self.inner();
+        inner.waiting.retain(|waiter| waiter.identity != identity);
+        let chosen = inner.choose(settings);
+        inner.reserve(&chosen, identity, attempt);
+        if chosen.nodes.is_empty() {
+            inner.waiting.push(Waiter { identity, settings: Arc::clone(settings), wake: Box::new(wake) });
         }
         chosen
+    }
+
+    /// The nodes that would be chosen now. Reserves nothing.
+    #[must_use]
+    pub fn preview(&self, settings: &ApplicationSettings) -> Chosen {
+        self.inner().choose(settings)
     }
 
     /// Reserves the slot of a program on a node.
@@ -64,21 +149,39 @@ impl Fleet {
 
     /// Frees the slot of a program that has ended or that its run has given up.
     pub fn give_back(&self, node: NodeId, program: ProgramRef) {
-        let inner = &mut *self.inner();
-        if let Some(programs) = inner.programs.get_mut(&node) {
-            programs.remove(&program);
-            if programs.is_empty() {
-                inner.programs.remove(&node);
-            }
+        let mut inner = self.inner();
+        let Some(programs) = inner.programs.get_mut(&node) else { return };
+        programs.remove(&program);
+        if programs.is_empty() {
+            inner.programs.remove(&node);
         }
+        let runs = inner.runs_for(node);
+        drop(inner);
+        wake(runs);
     }
 
-    /// Frees all slots of a run that ended or whose actor ended.
+    /// Frees all slots of a run that ended or whose actor ended. It waits for no node any more.
     pub fn leave(&self, identity: Identity) {
-        self.inner().programs.retain(|_, programs| {
+        let mut inner = self.inner();
+        inner.waiting.retain(|waiter| waiter.identity != identity);
+        let mut freed = Vec::new();
+        inner.programs.retain(|node, programs| {
+            let before = programs.len();
             programs.retain(|program| program.identity != identity);
+            if programs.len() < before {
+                freed.push(*node);
+            }
             !programs.is_empty()
         });
+        let runs = freed.into_iter().flat_map(|node| inner.runs_for(node)).collect();
+        drop(inner);
+        wake(runs);
+    }
+
+    /// Number of runs that wait until a node fits.
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.inner().waiting.len()
     }
 
     /// Number of programs on a node, by run.
@@ -95,5 +198,99 @@ impl Fleet {
     #[must_use]
     pub fn programs(&self, node: NodeId) -> u32 {
         self.inner().programs.get(&node).map_or(0, |programs| programs.len() as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::job::Properties;
+    use crate::domain::node::{NodeFacts, NodeLoad};
+
+    fn settings(group: &str) -> Arc<ApplicationSettings> {
+        let pairs = [("Application", "x"), ("NoNode", "wait"), ("NodeGroup", group)];
+        let all = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Arc::new(ApplicationSettings::read(&Properties(all.into())).expect("settings"))
+    }
+
+    /// A node with this number of slots; `cpu`: its last heartbeat, if it sent one.
+    fn node(n: u128, group: &str, slots: u32, cpu: Option<u32>) -> Candidate {
+        let facts = NodeFacts {
+            node_id: NodeId(uuid::Uuid::from_u128(n)),
+            name: None,
+            node_type: "Console".to_owned(),
+            ip_address: String::new(),
+            processor_count: 4,
+            group: group.to_owned(),
+            operating_system: "Linux".to_owned(),
+            memory: 8_000,
+            max_process_count: slots,
+            max_sites: None,
+            max_programs: None,
+        };
+        let load = cpu.map(|cpu| NodeLoad { process_count: 0, cpu, free_memory: 4_000 });
+        Candidate { facts, is_open: true, is_online: true, load, at_work: 0 }
+    }
+
+    /// Runs that wait in a fleet, and what woke them.
+    #[derive(Default)]
+    struct Runs {
+        fleet: Fleet,
+        woken: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Runs {
+        fn begin(&self, name: &'static str, group: &str) -> (Identity, Chosen) {
+            let (identity, woken) = (Identity::random(), Arc::clone(&self.woken));
+            let wake = move || woken.lock().expect("not poisoned").push(name);
+            (identity, self.fleet.choose_or_wait(&settings(group), identity, 1, wake))
+        }
+
+        fn woken(&self) -> Vec<&'static str> {
+            std::mem::take(&mut self.woken.lock().expect("not poisoned"))
+        }
+    }
+
+    #[test]
+    fn a_run_waits_until_a_node_fits() {
+        let runs = Runs::default();
+        let (first, chosen) = runs.begin("first", "red");
+        assert!(chosen.nodes.is_empty());
+        runs.fleet.learn(node(1, "blue", 1, Some(5)));
+        runs.fleet.learn(node(2, "red", 1, None));
+        runs.fleet.learn(node(2, "red", 1, Some(95)));
+        assert_eq!((runs.woken(), runs.fleet.waiting()), (vec![], 1), "another group, no heartbeat, a busy processor");
+        runs.fleet.learn(node(2, "red", 1, Some(5)));
+        runs.fleet.learn(node(2, "red", 1, Some(5)));
+        assert_eq!((runs.woken(), runs.fleet.waiting()), (vec!["first"], 0), "it is woken once");
+        assert_eq!(runs.fleet.preview(&settings("red")).nodes.len(), 1);
+        let chosen = runs.fleet.choose(&settings("red"), first, 1);
+        assert_eq!(chosen.nodes.len(), 1);
+
+        let (_, chosen) = runs.begin("second", "red");
+        assert!(chosen.nodes.is_empty(), "the node is full");
+        let (third, _) = runs.begin("third", "red");
+        runs.fleet.learn(node(2, "red", 1, Some(5)));
+        assert_eq!(runs.woken(), [""; 0]);
+        runs.fleet.give_back(chosen_node(2), ProgramRef { identity: first, instance: 0, attempt: 1 });
+        assert_eq!(runs.woken(), ["second"], "one slot is free: it is for the run that waits longest");
+        runs.fleet.leave(third);
+        runs.fleet.learn(node(2, "red", 9, Some(5)));
+        assert_eq!((runs.woken(), runs.fleet.waiting()), (vec![], 0), "a run that ended waits no more");
+    }
+
+    #[test]
+    fn the_end_of_a_run_frees_its_slots_for_those_that_wait() {
+        let runs = Runs::default();
+        runs.fleet.learn(node(1, "red", 1, Some(5)));
+        let (first, chosen) = runs.begin("first", "red");
+        assert_eq!(chosen.nodes, [chosen_node(1)]);
+        runs.begin("second", "red");
+        runs.fleet.leave(first);
+        assert_eq!(runs.woken(), ["second"]);
+    }
+
+    fn chosen_node(n: u128) -> NodeId {
+        NodeId(uuid::Uuid::from_u128(n))
     }
 }

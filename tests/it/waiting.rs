@@ -139,3 +139,58 @@ fn the_death_of_a_broker_is_no_lost_attempt() {
         assert_eq!(over(&api, &run).await["state"], "success");
     });
 }
+
+/// Number of messages of this type that an actor has handled.
+async fn handled(api: &Api, actor: &str, message: &str) -> u64 {
+    let (status, detail) = api.get(&format!("/api/v1/actors/{actor}")).await;
+    assert_eq!(status, 200, "{detail}");
+    let of_type = detail["messages"].as_array().into_iter().flatten().find(|one| one["type"] == message);
+    of_type.map_or(0, |one| one["count"].as_u64().expect("a number"))
+}
+
+/// Also after a restart: runs of every kind begin when their peer comes, and do not search before.
+#[test]
+fn what_waits_is_woken_by_the_peer_that_comes() {
+    journey(async {
+        let mut broker = Broker::start(&["--worker-offline", "1000"], "");
+        let api = Api::new(&broker.url);
+        let block = api.job("block", "it.Wakes", &json!({ "NoWorker": "wait" })).await;
+        let task = job(&api, "task", json!({ "handler": "h", "strategy": "broadcast", "noWorker": "wait" }), json!({})).await;
+        let program = json!({ "name": "program", "jobType": "application",
+            "properties": { "Application": "sh", "MaxCpu": "101", "MinFreeMemory": "0", "NoNode": "wait" } });
+        let (status, program) = api.post("/api/v1/jobs", &program).await;
+        assert_eq!(status, 201, "{program}");
+        let often = json!({ "schedule": { "triggers": [{ "every": 200 }] } });
+        let clock = job(&api, "clock", json!({ "handler": "nobody" }), often).await;
+        let (block, task) = (api.trigger(&block).await, api.trigger(&task).await);
+        let program = api.trigger(program["id"].as_str().expect("an id")).await;
+        broker.kill_and_restart();
+        let api = Api::new(&broker.url);
+        let reason = async |run: &str, wanted: &str| {
+            until(wanted, || async { api.state(run).await["reason"].as_str().is_some_and(|why| why.contains(wanted)).then_some(()) }).await;
+        };
+        // The time in which workers of the broker before may come back is over.
+        reason(&block, "waits for a worker: no worker watches").await;
+        reason(&task, "no worker watches h").await;
+        reason(&program, "waits for a node: no node for the program: no other node is known").await;
+        let searches = async || {
+            (handled(&api, "registry/registry", "registry.find_worker").await, handled(&api, "allocator/allocator", "allocator.list").await)
+        };
+        let before = searches().await;
+        let fires = async || api.get(&format!("/api/v1/jobs/{clock}")).await.1["fires"].as_u64().expect("a number");
+        let seen = fires().await;
+        until("some time", || async { (fires().await > seen + 8).then_some(()) }).await;
+        assert_eq!(searches().await, before, "a run searches again only if something has changed");
+
+        let mut worker = Worker::watch(&api, &id(), &["it.Wakes"]).await;
+        assert_eq!(worker.socket.find("start").await["identity"], block.as_str());
+        let mut tasks = Raw::watch(&api, &id(), &["h"], json!({ "slots": 1 }), json!([])).await;
+        assert_eq!(tasks.order().await["identity"], task.as_str());
+        assert_eq!(searches().await, (before.0 + 1, before.1 + 1));
+        let mut node = Node::connect(&api, &id(), "&applications=true").await;
+        until("the heartbeat", || async { api.get("/api/v1/nodes").await.1[0]["load"].is_object().then_some(()) }).await;
+        // The heartbeat that the broker shows has woken the run before.
+        assert_eq!(api.state(&program).await["state"], "scheduled");
+        assert_eq!(node.socket.find("start").await["program"]["identity"], program.as_str());
+    });
+}

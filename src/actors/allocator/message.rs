@@ -4,7 +4,7 @@ use super::Allocator;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
 use crate::actors::task::TaskHandle;
-use crate::domain::ids::WorkerId;
+use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::task::TaskSettings;
 use crate::domain::task::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
 use crate::domain::worker::NotEligible;
@@ -88,10 +88,15 @@ pub struct OpenHand {
 #[rtype(result = "()")]
 pub struct HandGone(pub WorkerId);
 
-/// From a task that runs on all workers: list the eligible workers.
+/// From a task that runs on all workers: list the eligible workers. If there is none and the task waits, it receives `WorkerFits` once
+/// when there is one.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ListHands {
+    /// The run.
+    pub identity: Identity,
+    /// The task, if it waits for a worker.
+    pub task: Option<TaskHandle>,
     /// The name that the workers watch.
     pub handler: Arc<str>,
     /// The task settings of the job.
@@ -171,9 +176,15 @@ impl AllocatorHandle {
     }
     /// See [`ListHands`].
     #[must_use]
-    pub fn list(&self, handler: Arc<str>, settings: Arc<TaskSettings>) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
+    pub fn list(
+        &self,
+        identity: Identity,
+        task: Option<TaskHandle>,
+        handler: Arc<str>,
+        settings: Arc<TaskSettings>,
+    ) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
         let (reply, answer) = reply();
-        self.0.tell(ListHands { handler, settings, reply });
+        self.0.tell(ListHands { identity, task, handler, settings, reply });
         answer
     }
     /// See [`ExplainAsk`].

@@ -11,6 +11,8 @@ pub use message::{
 
 use super::supervision::{ExitGuard, Link};
 use super::task::{TaskEvent, TaskHandle};
+use crate::domain::ids::Identity;
+use crate::domain::task::TaskSettings;
 use crate::domain::task::worker_pool::{Asked, Asker, Grant, WorkerPool};
 use crate::domain::worker::NotEligible;
 use actix::{Actor, AsyncContext, Context, Handler};
@@ -24,13 +26,23 @@ pub struct Allocator {
     worker_pool: WorkerPool,
     /// The tasks that wait for a grant.
     askers: HashMap<Asker, TaskHandle>,
+    /// The tasks for all workers that wait until there is one.
+    unplaced: HashMap<Identity, Unplaced>,
+}
+
+/// A task that needs all eligible workers, when there is none.
+#[derive(Debug)]
+struct Unplaced {
+    handler: Arc<str>,
+    settings: Arc<TaskSettings>,
+    task: TaskHandle,
 }
 
 impl Allocator {
     /// An allocator without workers or requests.
     #[must_use]
     pub fn new(guard: ExitGuard) -> Self {
-        Self { guard, worker_pool: WorkerPool::default(), askers: HashMap::new() }
+        Self { guard, worker_pool: WorkerPool::default(), askers: HashMap::new(), unplaced: HashMap::new() }
     }
 
     fn permit(&self, grant: Grant, ctx: &Context<Self>) -> WorkerPermit {
@@ -45,6 +57,15 @@ impl Allocator {
             if let Some(task) = self.askers.remove(&grant.asker) {
                 task.tell(TaskEvent::Granted(grant.asker.1, permit));
             }
+        }
+    }
+
+    /// A worker became eligible: tells the tasks that waited for any.
+    fn wake_unplaced(&mut self) {
+        let worker_pool = &self.worker_pool;
+        let fits = |_: &Identity, waits: &mut Unplaced| worker_pool.all(&waits.handler, &waits.settings).is_ok();
+        for (_, waits) in self.unplaced.extract_if(fits) {
+            waits.task.tell(TaskEvent::WorkerFits);
         }
     }
 }
@@ -79,6 +100,7 @@ impl Handler<WithdrawAsk> for Allocator {
         let _timed = self.guard.timed("allocator.withdraw");
         self.worker_pool.withdraw(asker);
         self.askers.remove(&asker);
+        self.unplaced.remove(&asker.0);
     }
 }
 
@@ -108,6 +130,7 @@ impl Handler<HandHere> for Allocator {
         let _timed = self.guard.timed("allocator.hand_here");
         let grants = self.worker_pool.join(worker, *hand, open, barred);
         self.tell(grants, ctx);
+        self.wake_unplaced();
     }
 }
 
@@ -126,6 +149,7 @@ impl Handler<BarHand> for Allocator {
         let _timed = self.guard.timed("allocator.bar_hand");
         let grants = self.worker_pool.bar(worker, barred);
         self.tell(grants, ctx);
+        self.wake_unplaced();
     }
 }
 
@@ -145,9 +169,14 @@ impl Handler<HandGone> for Allocator {
 
 impl Handler<ListHands> for Allocator {
     type Result = ();
-    fn handle(&mut self, ListHands { handler, settings, reply }: ListHands, _: &mut Self::Context) {
+    fn handle(&mut self, ListHands { identity, task, handler, settings, reply }: ListHands, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.list");
-        reply.send(Ok(self.worker_pool.all(&handler, &settings)));
+        let all = self.worker_pool.all(&handler, &settings);
+        match task.filter(|_| all.is_err()) {
+            Some(task) => drop(self.unplaced.insert(identity, Unplaced { handler, settings, task })),
+            None => drop(self.unplaced.remove(&identity)),
+        }
+        reply.send(Ok(all));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 
-/// From the actor of a node, about programs of the run.
+/// From the actor of a node, about programs of the run; and from the fleet.
 #[derive(Debug)]
 pub enum ProgramEvent {
     /// The state of a program.
@@ -35,4 +35,6 @@ pub enum ProgramEvent {
         /// Time of its last message.
         last_heard: Timestamp,
     },
+    /// From the fleet: a node fits the run, which waits for one.
+    NodeFits,
 }

@@ -14,6 +14,7 @@ pub use message::ProgramEvent;
 
 use super::context::BrokerContext;
 use super::followers::Size;
+use super::run::stored_output;
 use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell, Totals};
 use crate::domain::application::ApplicationSettings;
 use crate::domain::application::choice::Chosen;
@@ -22,10 +23,11 @@ use crate::domain::ids::NodeId;
 use crate::domain::job::JobKind;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::node::ToNode;
 use crate::store::{AskExit, InstanceRow, ListInstances, LogSize, MoveInstance, PlaceRun, StoreError};
-use actix::AsyncContext;
+use actix::{AsyncContext, SpawnHandle};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +39,6 @@ const REMIND: u32 = 4;
 const NODES_RETURN_MS: i64 = 10_000;
 /// Interval between two checks for these nodes.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Interval between two choices of a run that waits until a node fits.
-const CHOOSE_AGAIN: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -52,6 +52,10 @@ pub struct Application {
     ticks: u32,
     /// When it began to wait for nodes that are about to connect.
     waits_since: Option<Timestamp>,
+    /// The timer of the next look for such nodes.
+    look: Option<SpawnHandle>,
+    /// No node fits: the fleet wakes the run when one does.
+    waits_for_node: bool,
     /// Effects to carry out first.
     first: Vec<Effect>,
     /// The placement is being written: no other decision is made until it is on disk.
@@ -111,6 +115,11 @@ impl Application {
     }
 }
 
+/// Why a run waits.
+fn waits(remark: &str) -> String {
+    format!("waits for a node: {remark}")
+}
+
 fn program(run: &Run, nth: usize) -> ProgramRef {
     ProgramRef { identity: run.identity, instance: nth as u32, attempt: run.attempt }
 }
@@ -133,18 +142,24 @@ impl ApplicationActor {
             Err(detail) => return self.end(RunState::Failed, Some(format!("invalid arguments: {detail}")), ctx),
         }
         let now = Timestamp::now();
-        let chosen = self.context.fleet.choose(&settings, self.run.identity, self.run.attempt);
+        if let Some(look) = self.kind.look.take() {
+            ctx.cancel_future(look);
+        }
+        let (identity, attempt, link) = (self.run.identity, self.run.attempt, self.link(ctx));
+        let chosen = match settings.waits_for_node {
+            true => self.context.fleet.choose_or_wait(&settings, identity, attempt, move || link.tell(ProgramEvent::NodeFits)),
+            false => self.context.fleet.choose(&settings, identity, attempt),
+        };
         let remark = chosen.remark();
+        self.kind.waits_for_node = chosen.nodes.is_empty() && settings.waits_for_node;
+        if self.kind.waits_for_node {
+            self.run.reason = remark.map(|remark| waits(&remark));
+            return;
+        }
         if chosen.is_partial() && self.waits_for_nodes(&chosen) {
             self.context.fleet.leave(self.run.identity);
             self.run.reason = remark.map(|remark| format!("waits for nodes that are about to connect: {remark}"));
-            ctx.run_later(LOOK_AGAIN, Self::place);
-            return;
-        }
-        if chosen.nodes.is_empty() && settings.waits_for_node {
-            self.context.fleet.leave(self.run.identity);
-            self.run.reason = remark.map(|remark| format!("waits for a node: {remark}"));
-            ctx.run_later(CHOOSE_AGAIN, Self::place);
+            self.kind.look = Some(ctx.run_later(LOOK_AGAIN, Self::place));
             return;
         }
         self.run.reason = None;
@@ -276,6 +291,8 @@ impl Kind for Application {
             instances: instances.collect(),
             ticks: 0,
             waits_since: None,
+            look: None,
+            waits_for_node: false,
             first: Vec::new(),
             is_placing: false,
             stop_reason: None,
@@ -294,6 +311,7 @@ impl Kind for Application {
             ProgramEvent::Output { .. } => "application.output",
             ProgramEvent::Listed { .. } => "application.listed",
             ProgramEvent::NodeLost { .. } => "application.node_lost",
+            ProgramEvent::NodeFits => "application.node_fits",
         }
     }
 
@@ -316,6 +334,7 @@ impl Kind for Application {
             ProgramEvent::Output { node, output } => run.keep_output(node, output, ctx),
             ProgramEvent::Listed { node, programs } => run.listed(node, programs, ctx),
             ProgramEvent::NodeLost { node, last_heard } => run.happens(Event::NodeGone(node, last_heard), ctx),
+            ProgramEvent::NodeFits => run.place(ctx),
         }
     }
 
@@ -330,6 +349,14 @@ impl Kind for Application {
             Some(_) if is_first => run.stop_all(reason, ctx),
             Some(_) => {}
         }
+    }
+
+    fn output(run: &RunShell<Self>) -> RunOutput {
+        let output = stored_output(&run.run);
+        let settings = run.kind.settings.as_deref().filter(|_| run.kind.waits_for_node && !run.life.is_ending());
+        // Nodes that do not fit come and go while the run waits.
+        let remark = settings.and_then(|settings| run.context.fleet.preview(settings).remark());
+        RunOutput { reason: remark.map(|remark| waits(&remark)).or(output.reason.clone()), ..output }
     }
 
     fn ending(run: &mut RunShell<Self>, _: &mut Ctx<Self>) {

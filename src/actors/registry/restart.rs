@@ -162,6 +162,8 @@ impl Registry {
     fn forget_worker(&mut self, id: WorkerId, heard: Timestamp) {
         self.context.addresses.workers.remove(id);
         self.worker_sessions.remove(&id);
+        // They search again after this message, without this worker.
+        self.tell_unserved(id);
         self.watches.remove(&id);
         self.context.addresses.watches_changed();
         self.closed_workers.remove(&id);

@@ -63,8 +63,8 @@ impl Registry {
         self.watches.iter().filter(move |(_, watch)| watch.class_names.iter().any(|name| name == class_name))
     }
 
-    /// Notifies the runs that wait for the classes of a worker that is now available.
-    fn tell_unserved(&self, id: WorkerId) {
+    /// Notifies the runs that wait for the classes of a worker: it is now available, or the reason why they wait has changed.
+    pub(super) fn tell_unserved(&self, id: WorkerId) {
         let class_names = self.watches.get(&id).map_or(&[][..], |watch| &watch.class_names);
         for identity in self.unserved.of(class_names) {
             if let Some(run) = self.context.addresses.runs.get(identity) {
@@ -116,9 +116,8 @@ impl Handler<WorkerOpen> for Registry {
     fn handle(&mut self, WorkerOpen { id, open }: WorkerOpen, _: &mut Self::Context) {
         let _timed = self.timed("registry.worker_open");
         self.context.addresses.watches_changed();
-        if !open {
-            self.closed_workers.insert(id);
-        } else if self.closed_workers.remove(&id) {
+        let has_changed = if open { self.closed_workers.remove(&id) } else { self.closed_workers.insert(id) };
+        if has_changed {
             self.tell_unserved(id);
         }
     }

@@ -51,6 +51,7 @@ impl RunActor {
         let reason = why.reason(&format!("the class {}", self.run.class_name));
         if self.workers_may_come_back() {
             self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
+            self.kind.search_at = Some(self.context.began.plus_ms(self.context.times.worker_offline as i64));
             return;
         }
         let properties = Properties(self.kind.properties.as_ref().clone());
@@ -72,7 +73,10 @@ impl RunActor {
                 let reason = format!("{reason}, {wait} ms after the job `{job}` was called for one");
                 return self.end(RunState::Failed, Some(reason), ctx);
             }
-            Some(call) if now < call.look_at => return,
+            Some(call) if now < call.look_at => {
+                self.kind.search_at = Some(call.look_at.min(call.until));
+                return;
+            }
             // A run that had a worker before must not lose its work: it requests another worker and waits.
             Some(call) if now >= call.until => {
                 *call = Call { until: now.plus_ms(wait), look_at: now.plus_ms(LOOK_MS), made: None };
@@ -84,6 +88,7 @@ impl RunActor {
             }
             none => none.insert(Call { until: now.plus_ms(wait), look_at: now.plus_ms(LOOK_MS), made: None }).made,
         };
+        self.kind.search_at = self.kind.called.as_ref().map(|call| call.look_at.min(call.until));
         self.call_worker(job.to_owned(), made, reason, ctx);
     }
 

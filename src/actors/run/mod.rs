@@ -14,6 +14,7 @@ mod first_requests;
 mod held;
 mod helper;
 mod message;
+mod opened;
 mod outcomes;
 mod parts;
 mod pause;
@@ -30,6 +31,7 @@ pub use message::{
     Poll, PollOptions, Push, ReannounceRun, Report, Requeue, SetPaused, StartReturned, Undelivered, WorkerNews,
 };
 
+pub use opened::opened;
 pub use requests::text_of;
 pub use requeue::MOST_REQUEUED;
 
@@ -74,6 +76,8 @@ pub struct Blocks {
     start_told: Timestamp,
     /// A search for a worker is in progress.
     searching: bool,
+    /// When to search a worker again. `None`: the registry notifies the run when one watches its class.
+    search_at: Option<Timestamp>,
     /// The request to a job to start a worker.
     called: Option<helper::Call>,
     pollers: VecDeque<Waiting>,
@@ -250,7 +254,7 @@ impl RunActor {
         self.announce(ctx);
         self.discard_over_bytes(ctx);
         self.serve_pollers(ctx);
-        if self.kind.worker.is_none() {
+        if self.kind.worker.is_none() && self.kind.search_at.is_some_and(|at| now >= at) {
             self.find_worker();
         }
         self.repeat_start(now);
@@ -327,6 +331,7 @@ impl Kind for Blocks {
             worker: None,
             start_told: Timestamp::default(),
             searching: false,
+            search_at: None,
             called: None,
             pollers: VecDeque::new(),
             poll_timer: None,

@@ -22,7 +22,7 @@ impl RunActor {
     }
 
     pub(super) fn found(&mut self, worker: Result<WorkerId, NotEligible>, ctx: &mut Context<Self>) {
-        self.kind.searching = false;
+        (self.kind.searching, self.kind.search_at) = (false, None);
         if self.kind.worker.is_some() || self.life.is_ending() {
             return;
         }
@@ -58,7 +58,8 @@ impl RunActor {
     fn tell_start(&mut self, id: WorkerId) {
         self.kind.start_told = Timestamp::steady();
         let Some(worker) = self.context.addresses.workers.get(id) else {
-            self.kind.worker = None;
+            // It is gone, and the registry is about to forget it.
+            (self.kind.worker, self.kind.search_at) = (None, Some(self.kind.start_told));
             return;
         };
         worker.send(ToWorker::Start(StartRun {

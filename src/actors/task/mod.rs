@@ -46,6 +46,10 @@ pub struct Task {
     /// A write is in progress; the other effects wait for it.
     writing: bool,
     timer: Option<(Timestamp, SpawnHandle)>,
+    /// Its workers are being listed, or stored.
+    placing: bool,
+    /// A worker became eligible meanwhile.
+    place_again: bool,
     /// The begin of the run is stored.
     is_begun: bool,
     /// The run has written log lines.
@@ -138,21 +142,36 @@ impl TaskActor {
 
     /// Decides the number of instances, if the strategy uses several.
     fn place(&mut self, ctx: &mut Ctx<Task>) {
+        let is_unplaced = self.kind.machine.is_unplaced() && self.kind.machine.instances[0].phase == Phase::Asking;
+        if self.kind.placing || !is_unplaced || self.kind.machine.is_finished() {
+            return;
+        }
         let Some(allocator) = self.context.allocator() else {
             ctx.run_later(Duration::from_millis(100), Self::place);
             return;
         };
-        let hands = allocator.list(Arc::clone(&self.kind.handler), Arc::clone(&self.kind.settings)).wait();
-        ctx.spawn(wrap_future(hands).map(|hands, this: &mut Self, ctx: &mut Ctx<Task>| match hands {
-            Err(_) => drop(ctx.run_later(Duration::from_millis(100), Self::place)),
+        self.kind.placing = true;
+        let waits = self.kind.settings.shards == 0 && self.waits_for_workers();
+        let (handler, settings) = (Arc::clone(&self.kind.handler), Arc::clone(&self.kind.settings));
+        let hands = allocator.list(self.run.identity, waits.then(|| self.link(ctx)), handler, settings).wait();
+        ctx.spawn(wrap_future(hands).map(move |hands, this: &mut Self, ctx: &mut Ctx<Task>| match hands {
+            Err(_) => {
+                this.kind.placing = false;
+                ctx.run_later(Duration::from_millis(100), Self::place);
+            }
             Ok(Err(why)) if this.kind.settings.shards == 0 => {
+                this.kind.placing = false;
+                if std::mem::take(&mut this.kind.place_again) {
+                    return this.place(ctx);
+                }
                 let reason = why.reason(&this.kind.handler);
-                if this.waits_for_workers() {
-                    this.run.reason = Some(reason);
-                    ctx.run_later(Duration::from_millis(500), Self::place);
-                } else {
+                if !waits {
                     let effects = this.kind.machine.no_worker(0, reason);
-                    this.carry_on(effects, ctx);
+                    return this.carry_on(effects, ctx);
+                }
+                this.run.reason = Some(reason);
+                if this.kind.settings.no_worker == NoWorker::Fail {
+                    ctx.run_later(this.until_workers_are_back(), Self::place);
                 }
             }
             Ok(hands) => this.placed(hands.unwrap_or_default(), ctx),
@@ -188,6 +207,12 @@ impl TaskActor {
         self.kind.settings.no_worker == NoWorker::Wait || may_come_back
     }
 
+    /// The rest of the time in which the workers of the previous broker may reconnect.
+    fn until_workers_are_back(&self) -> Duration {
+        let until = self.context.began.plus_ms(self.context.times.worker_offline as i64);
+        Duration::from_millis(until.since_ms(Timestamp::steady()).max(0) as u64 + 1)
+    }
+
     fn worker_back(&mut self, id: WorkerId, ctx: &mut Ctx<Task>) {
         for i in 0..self.kind.parts.len() {
             if self.kind.machine.instances[i].phase == Phase::At(id) {
@@ -200,7 +225,8 @@ impl TaskActor {
     fn ask_again(&mut self, ctx: &mut Ctx<Task>) {
         for i in 0..self.kind.parts.len() {
             match self.kind.machine.instances[i].phase {
-                Phase::Asking if !self.kind.machine.is_unplaced() => self.ask(i, ctx),
+                Phase::Asking if self.kind.machine.is_unplaced() => self.place(ctx),
+                Phase::Asking => self.ask(i, ctx),
                 // The new allocator has to count its permit.
                 Phase::At(worker) | Phase::Ending(worker, ..) => self.occupy(i, worker, ctx),
                 _ => {}
@@ -287,6 +313,8 @@ impl Kind for Task {
             effects: VecDeque::new(),
             writing: false,
             timer: None,
+            placing: false,
+            place_again: false,
             is_begun: false,
             has_logged: false,
             logging: None,
@@ -302,6 +330,7 @@ impl Kind for Task {
             TaskEvent::Granted(..) => "task.granted",
             TaskEvent::Occupied(..) => "task.occupied",
             TaskEvent::NoEligibleWorker(..) => "task.no_worker",
+            TaskEvent::WorkerFits => "task.worker_fits",
             TaskEvent::Report(..) => "task.report",
             TaskEvent::Claimed(..) => "task.claimed",
             TaskEvent::LeaseOver { .. } => "task.lease_over",
@@ -329,6 +358,10 @@ impl Kind for Task {
             TaskEvent::Granted(instance, permit) => run.granted(instance as usize, permit, ctx),
             TaskEvent::Occupied(instance, permit) => run.occupied(instance as usize, permit),
             TaskEvent::NoEligibleWorker(instance, why) => run.no_worker(instance as usize, &why, ctx),
+            TaskEvent::WorkerFits => {
+                run.kind.place_again = run.kind.placing;
+                run.place(ctx);
+            }
             TaskEvent::Report(worker, report) => run.heard(worker, *report, ctx),
             TaskEvent::Claimed(worker, task) => run.claimed(worker, task, ctx),
             TaskEvent::LeaseOver { worker, task, heard, why } => run.lease_over(worker, task, heard, why, ctx),

@@ -15,7 +15,6 @@ use crate::protocol::log::{LogInput, LogLevel};
 use crate::protocol::task::{TaskError, TaskRef, TaskReport, TaskState};
 use actix::AsyncContext;
 use futures_util::FutureExt;
-use std::time::Duration;
 
 fn attempt_report(state: TaskState, error: Option<&TaskError>) -> AttemptReport {
     let reason = || error.map_or_else(|| "no reason given".to_owned(), |error| cut(&error.message, limits::MESSAGE));
@@ -154,9 +153,7 @@ impl TaskActor {
             self.run.reason = Some(reason);
             if self.kind.settings.no_worker == crate::domain::task::NoWorker::Fail {
                 // Ask again after the time in which the workers of the previous broker may reconnect.
-                let until = self.context.began.plus_ms(self.context.times.worker_offline as i64);
-                let rest = until.since_ms(Timestamp::steady()).max(0) as u64 + 1;
-                ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
+                ctx.run_later(self.until_workers_are_back(), move |this, ctx| {
                     if this.kind.machine.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
                         this.ask(i, ctx);
                     }

@@ -20,6 +20,15 @@ pub struct Candidate {
     pub at_work: u32,
 }
 
+impl Candidate {
+    /// Number of programs that it accepts besides those that it runs.
+    #[must_use]
+    pub fn free_slots(&self) -> u32 {
+        let most = self.facts.max_programs.map_or(self.facts.max_process_count, |most| most.min(self.facts.max_process_count));
+        most.saturating_sub(self.at_work)
+    }
+}
+
 /// Reasons why nodes were left out, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
@@ -161,8 +170,13 @@ fn obstacle<'a>(settings: &ApplicationSettings, node: &Candidate, out: &'a mut L
     if load.free_memory <= settings.min_free_memory {
         return Some(&mut out.memory);
     }
-    let most = node.facts.max_programs.map_or(node.facts.max_process_count, |most| most.min(node.facts.max_process_count));
-    (node.at_work >= most).then_some(&mut out.full)
+    (node.free_slots() == 0).then_some(&mut out.full)
+}
+
+/// Whether a node may run a program of this job now.
+#[must_use]
+pub fn fits(settings: &ApplicationSettings, node: &Candidate) -> bool {
+    obstacle(settings, node, &mut LeftOut::default()).is_none()
 }
 
 #[cfg(test)]
