@@ -1,9 +1,12 @@
 //! `webloom audit`: who changed what.
 
+use super::client::Client;
 use super::failure::Failure;
+use super::find::{ALERT, DELETED_JOB, GROUP, JOB, NODE, Noun, WORKER, find_if_any};
 use super::remote::Remote;
 use super::table::{Column, list as table};
 use super::value::instant;
+use crate::domain::ids::IdPart;
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
 use std::process::ExitCode;
@@ -31,7 +34,7 @@ pub struct Args {
     /// Only calls on objects of this kind, such as job, run or token
     #[arg(long)]
     kind: Option<String>,
-    /// Only calls on this object, as the call named it
+    /// Only calls on this object: its name, its id or at least 4 digits that the id begins or ends with
     #[arg(long)]
     object: Option<String>,
     /// Only this operation, such as triggerJob
@@ -55,10 +58,31 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let Args { remote, caller, kind, object, operation, from, to, limit } = args;
     remote.run(async |shell| {
+        let object = match object {
+            Some(text) => Some(object_of(&shell.client, kind.as_deref(), text).await?),
+            None => None,
+        };
         let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
         let query =
             [("caller", caller), ("kind", kind), ("object", object), ("operation", operation), ("from", time(from)), ("to", time(to))];
         let answer = shell.client.list(&["audit"], &query, limit as usize).await?;
         shell.show(&answer, |calls| table(calls, "there are no such calls", &COLUMNS))
     })
+}
+
+/// The kinds of objects with names that are not in the audit, which has their ids.
+const NAMED: [(&str, Noun); 6] =
+    [("job", JOB), ("job", DELETED_JOB), ("group", GROUP), ("node", NODE), ("worker", WORKER), ("alert", ALERT)];
+
+/// The text by which the audit knows an object. Digits of an id are left to the broker: the object may have been deleted.
+async fn object_of(client: &Client, kind: Option<&str>, text: String) -> Result<String, Failure> {
+    if text.parse::<IdPart>().is_ok() {
+        return Ok(text);
+    }
+    for (_, noun) in NAMED.iter().filter(|(of, _)| kind.is_none_or(|kind| kind == *of)) {
+        if let Some(id) = find_if_any(client, *noun, &text).await? {
+            return Ok(id);
+        }
+    }
+    Ok(text)
 }

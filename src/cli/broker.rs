@@ -65,7 +65,8 @@ pub struct Args {
     /// Connections that may be open at a time, HTTP and WebSocket together
     #[arg(long, env = "WEBLOOM_MAX_CONNECTIONS", default_value_t = ConnectionLimits::ALL, value_parser = at_least_one)]
     max_connections: usize,
-    /// Connections that may be open at a time from one address, or one IPv6 /64 network [default: 5000, and no limit for loopback]
+    /// Connections that may be open at a time from one address, or one IPv6 /64 network; not more than --max-connections [default: 5000,
+    /// and no limit for loopback]
     #[arg(long, env = "WEBLOOM_MAX_CONNECTIONS_PER_ADDRESS", value_parser = at_least_one)]
     max_connections_per_address: Option<usize>,
     /// Ids of nodes and workers that one token may own
@@ -184,7 +185,7 @@ impl Args {
             tokens,
             threads: self.threads.max(1),
             in_flight_bytes: self.in_flight_mb << 20,
-            connections: ConnectionLimits { all: self.max_connections, of_address: self.max_connections_per_address },
+            connections: ConnectionLimits::new(self.max_connections, self.max_connections_per_address)?,
             ids_per_token: self.ids_per_token,
             times,
             alerts,

@@ -3,6 +3,7 @@
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::audit_event;
+use crate::domain::ids::IdPart;
 use diesel::prelude::*;
 
 /// Rows that are deleted at once.
@@ -82,7 +83,7 @@ pub struct ListAudit {
     pub caller: Option<String>,
     /// Only those on objects of this kind.
     pub kind: Option<String>,
-    /// Only those on this object.
+    /// Only those on this object: its name, or digits that its id begins or ends with.
     pub object: Option<String>,
     /// Only this operation.
     pub operation: Option<String>,
@@ -108,7 +109,16 @@ impl ReadOp for ListAudit {
             query = query.filter(audit_event::kind.eq(kind));
         }
         if let Some(object) = &self.object {
-            query = query.filter(audit_event::object.eq(object));
+            let part = object.parse::<IdPart>().ok().map(|part| part.digits().to_owned());
+            query = match part {
+                // The digits are safe in a pattern.
+                Some(part) => query.filter(
+                    (audit_event::object.eq(object))
+                        .or(audit_event::object.like(format!("{part}%")))
+                        .or(audit_event::object.like(format!("%{part}"))),
+                ),
+                None => query.filter(audit_event::object.eq(object)),
+            };
         }
         if let Some(operation) = &self.operation {
             query = query.filter(audit_event::operation.eq(operation));

@@ -3,6 +3,7 @@
 use crate::support::api::Api;
 use crate::support::browser::Browser;
 use crate::support::process::{Broker, WEBLOOM};
+use crate::support::shell::{command, ended};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 
@@ -78,6 +79,16 @@ fn every_change_says_who_made_it_and_how_it_ended() {
         let shown = std::process::Command::new(WEBLOOM).args(args).output().expect("the command line");
         let text = String::from_utf8_lossy(&shown.stdout);
         assert_eq!(text.lines().filter(|line| line.contains("Job")).count(), 2, "{text}");
+        // An object goes by its name, its id, or a part of it.
+        for object in ["audited", id, &id[24..], &id[..10]] {
+            let mut command = command(&broker.url, &["audit", "--object", object, "-o", "wide", "--no-headers"]);
+            let shown = ended({
+                command.env("WEBLOOM_TOKEN", "boss-token");
+                command
+            })
+            .ok();
+            assert!(shown.lines().count() == 2 && shown.lines().all(|line| line.contains(id)), "{object}: {shown}");
+        }
     });
 }
 

@@ -37,7 +37,7 @@ pub struct Query {
     caller: Option<String>,
     /// Only those on objects of this kind: `job`.
     kind: Option<String>,
-    /// Only those on this object, as the call named it.
+    /// Only those on this object, as the call named it, or with an id that begins or ends with these digits (at least 4).
     object: Option<String>,
     /// Only this operation: `triggerJob`.
     operation: Option<String>,
