@@ -5,6 +5,7 @@
 //! larger than the limit is accepted too, and reports that have arrived in part cannot wait for each other forever.
 
 use crate::config::tokens::TokenKey;
+use crate::protocol::exposition::Exposition;
 use crate::protocol::problem::Problem;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -55,6 +56,13 @@ impl Reports {
         }
         is_oldest || fits
     }
+}
+
+/// Writes the metrics of the reports.
+pub fn write(page: &mut Exposition) {
+    let bytes: usize = reports(|reports| reports.by_number.values().map(|(_, bytes)| bytes).sum());
+    page.metric("webloom_report_bytes", "gauge", "Bytes of large reports that arrive or are being stored.");
+    page.sample("webloom_report_bytes", &[], bytes as f64);
 }
 
 /// A report that arrives. Its bytes count until it is dropped.

@@ -53,17 +53,22 @@ fn a_report_takes_what_has_arrived_and_not_what_it_declares() {
 /// Two tokens of one role have shares of their own.
 #[test]
 fn one_token_leaves_memory_to_another_of_its_role() {
-    let broker = with_tokens(&["--in-flight-mb", "64"]);
-    // As many bytes as one token may hold, in reports that do not end.
-    let mut begun: Vec<TcpStream> = (0..13).map(|_| begun(&broker, ONE, 100 << 20, 4 << 10)).collect();
-    for stream in &mut begun {
-        // What does not fit is refused, and then its connection takes no more.
-        stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a limit");
-        let _ = (0..64).take_while(|_| stream.write_all(&[b' '; 64 << 10]).is_ok()).count();
-    }
-    let mut other = self::begun(&broker, TWO, (1 << 20) + 100, (1 << 20) + 100);
-    let answer = head(&mut other);
-    assert_eq!(status(&answer), 400, "it was read to its end, and is no report: {answer}");
+    journey(async {
+        let broker = with_tokens(&["--in-flight-mb", "64"]);
+        // As many bytes as one token may hold, in reports that do not end.
+        let mut begun: Vec<TcpStream> = (0..13).map(|_| begun(&broker, ONE, 100 << 20, 4 << 10)).collect();
+        for stream in &mut begun {
+            // What does not fit is refused, and then its connection takes no more.
+            stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a limit");
+            let _ = (0..64).take_while(|_| stream.write_all(&[b' '; 64 << 10]).is_ok()).count();
+        }
+        let boss = Api::new(&broker.url).with_token(BOSS);
+        until("the reports to arrive", || async { (metric(&boss, "webloom_report_bytes ").await >= f64::from(44 << 20)).then_some(()) })
+            .await;
+        let mut other = self::begun(&broker, TWO, (1 << 20) + 100, (1 << 20) + 100);
+        let answer = head(&mut other);
+        assert_eq!(status(&answer), 400, "it was read to its end, and is no report: {answer}");
+    });
 }
 
 #[test]
