@@ -6,6 +6,7 @@
 use super::Edge;
 use super::access::Admission;
 use super::error::Failure;
+use crate::protocol::brokers::BrokerRole;
 use crate::protocol::problem::Problem;
 use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -14,10 +15,12 @@ use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use awc::error::SendRequestError;
 use futures_util::stream::{self, Stream};
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use url::{Host, Url};
 
 /// The header of a call that a standby passed on. Another standby refuses it, so that no call goes round in circles.
 const FORWARDED: HeaderName = HeaderName::from_static("webloom-forwarded");
@@ -133,6 +136,40 @@ fn add_origin(edge: &Edge, request: &HttpRequest, to: &mut HeaderMap) {
     }
     if !to.contains_key(&FORWARDED_PROTO) {
         to.insert(FORWARDED_PROTO, HeaderValue::from_static(if edge.is_tls { "https" } else { "http" }));
+    }
+}
+
+/// The address that a call came from: that of the peer or, if the peer is a standby that passed the call on, the one that it names.
+pub(super) async fn origin(edge: &Edge, request: &HttpRequest) -> Option<IpAddr> {
+    let peer = request.peer_addr()?.ip().to_canonical();
+    if !request.headers().contains_key(FORWARDED) {
+        return Some(peer);
+    }
+    // Anyone can send these headers: only those of a standby of this database count.
+    for broker in edge.service.brokers().await.unwrap_or_default() {
+        if broker.role == BrokerRole::Standby && !broker.is_this && addresses(&broker.url).await.contains(&peer) {
+            return named(request.headers()).or(Some(peer));
+        }
+    }
+    Some(peer)
+}
+
+/// The address that the last sender of a call has added.
+fn named(headers: &HeaderMap) -> Option<IpAddr> {
+    let last = headers.get_all(FORWARDED_FOR).last()?.to_str().ok()?.rsplit(',').next()?;
+    last.trim().parse().ok()
+}
+
+/// The addresses of a broker; none if its name cannot be resolved.
+async fn addresses(url: &str) -> Vec<IpAddr> {
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
+        Some(Host::Ipv4(address)) => vec![address.into()],
+        Some(Host::Ipv6(address)) => vec![IpAddr::V6(address).to_canonical()],
+        Some(Host::Domain(name)) => {
+            let found = tokio::net::lookup_host((name, 0)).await;
+            found.map(|found| found.map(|address| address.ip().to_canonical()).collect()).unwrap_or_default()
+        }
+        None => Vec::new(),
     }
 }
 

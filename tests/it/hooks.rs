@@ -2,8 +2,8 @@
 
 use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
-use crate::support::journey;
 use crate::support::process::{Broker, WEBLOOM};
+use crate::support::{journey, until};
 use crate::tasks::{self, Raw};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::Method;
@@ -110,6 +110,46 @@ fn guessed_secrets_are_throttled() {
         let answers = futures_util::future::join_all((0..200).map(guess)).await;
         assert!(answers.iter().all(|(status, _)| matches!(status, 401 | 429)), "{answers:?}");
         assert!(answers.iter().any(|(status, _)| *status == 429));
+    });
+}
+
+/// A standby passes the address of its peers on, and nobody else can name another address.
+#[test]
+fn guesses_by_way_of_a_standby_are_throttled_by_their_own_address() {
+    journey(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let flags = ["--lease-ms", "600000", "--token", "boss-token"];
+        let leader = Broker::start_in(folder.path(), "127.0.0.1:0", &flags, "");
+        let standby = Broker::start_in(folder.path(), "127.0.0.1:0", &flags, "");
+        let boss = Api::new(&leader.url).with_token("boss-token");
+        until("a standby", || async {
+            let (_, brokers) = boss.get("/api/v1/brokers").await;
+            brokers.as_array()?.iter().any(|broker| broker["role"] == "standby").then_some(())
+        })
+        .await;
+        let job = task(&boss, "guessed").await;
+        let (_, hook) = boss.post(&format!("/api/v1/jobs/{job}/hooks"), &json!({ "name": "h" })).await;
+        let (path, secret) = (hook["path"].as_str().expect("a path"), hook["secret"].as_str().expect("a secret"));
+        let client = |last: u8| {
+            let own = std::net::IpAddr::from([127, 0, 0, last]);
+            reqwest::Client::builder().local_address(own).build().expect("a client")
+        };
+        let call = async |client: &reqwest::Client, broker: &Broker, secret: &str, named: Option<String>| {
+            let request = client.post(format!("{}{path}", broker.url)).header("Webloom-Secret", secret).body("x");
+            let request = match named {
+                Some(named) => request.header("webloom-forwarded", "1").header("X-Forwarded-For", named),
+                None => request,
+            };
+            request.send().await.expect("an answer").status().as_u16()
+        };
+        let guesser = client(2);
+        let guesses = futures_util::future::join_all((0..60).map(|_| call(&guesser, &standby, "wrong", None))).await;
+        assert!(guesses.iter().all(|status| matches!(status, 401 | 429)) && guesses.contains(&429), "{guesses:?}");
+        let other = client(3);
+        assert_eq!(call(&other, &standby, "wrong", None).await, 401, "another peer of the standby");
+        assert_eq!(call(&other, &standby, secret, None).await, 202);
+        let named = (0..60).map(|i| call(&guesser, &leader, "wrong", Some(format!("10.0.0.{i}"))));
+        assert!(futures_util::future::join_all(named).await.contains(&429), "the peer is no standby");
     });
 }
 

@@ -7,6 +7,7 @@ use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need, allow_anyone};
 use crate::edge::body::{id, json, read};
 use crate::edge::error::Failure;
+use crate::edge::forward::origin;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::hooks::{HookAnswer, HookInput, HookOutput, NewHook, SECRET_HEADER, SIGNATURE_HEADER};
 use crate::protocol::problem::Problem;
@@ -122,7 +123,7 @@ pub async fn call(
     let hook = if is_id { edge.service.hook(name).await? } else { None };
     let hook = hook.filter(|hook| is_authentic(&request, hook, &body));
     // An unknown hook is answered like a wrong secret. Failures are throttled like those of tokens.
-    let from = request.peer_addr().map(|address| address.ip());
+    let from = origin(&edge, &request).await;
     let known = hook.as_ref().map(|hook| TokenKey::of(&hook.secret));
     edge.guard
         .judge(from, known, "hook secret")
