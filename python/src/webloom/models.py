@@ -1298,6 +1298,9 @@ class JobOutput(Model):
     group: str | None = None
     #: The last scheduled time that made a run.
     last_fire: datetime | None = None
+    #: When its last run was created, by hand or by plan. Only lists of jobs have it; a single job has
+    #: `activity`.
+    last_run_time: datetime | None = None
     #: The next fire; absent: there is none, or none until a run has ended.
     next_fire: datetime | None = None
     #: How to handle fires that are late or overlap with a run, and runs that fail.
