@@ -1,21 +1,20 @@
 //! Processes a block, from its requests to its reports.
 //!
-//! One task runs up to ThreadNum requests at a time; in a block with a pace, the turn decides when they begin. If the broker accepts
-//! parts, results are reported as they are ready; otherwise they form one pack, in the order of the requests. A failed request does not
-//! affect the others.
+//! One task runs the requests: [`unpaced`] up to ThreadNum at a time; in a block with a pace, the turn decides when they begin
+//! ([`paced`]). If the broker accepts parts, results are reported as they are ready; otherwise they form one pack, in the order of the
+//! requests. A failed request does not affect the others.
 
-use super::asked::{earlier_tries, request_id};
 use super::download::{Downloader, Outcome, Rules};
 use super::failure::fetch_error;
 use super::paced::paced;
 use super::parcel::Parcel;
 use super::parts::Reports;
+use super::unpaced::unpaced;
 use crate::domain::ids::NodeId;
 use crate::domain::origin::Scope;
 use crate::protocol::node::{Block, FetchErrorKind, GivenBack};
+use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use regex::bytes::Regex;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -28,6 +27,16 @@ const MOST_REQUESTS: usize = 256 << 20;
 /// Posts a report until the broker gives a final response; resolves to whether it was accepted.
 pub type Post<'a> = dyn Fn(Parcel) -> LocalBoxFuture<'a, bool> + 'a;
 
+/// What a block needs of its agent.
+#[derive(Clone, Copy)]
+pub struct Ports<'a> {
+    /// Posts a report.
+    pub post: &'a Post<'a>,
+    /// All that is left of the block waits for slow answers: gives its place at the node to another block. Returns false if it must keep
+    /// the place for now.
+    pub leave: &'a dyn Fn() -> bool,
+}
+
 /// Why a block ended before all its requests were done.
 pub enum Cut {
     /// The block could not be downloaded, for this reason.
@@ -37,9 +46,10 @@ pub enum Cut {
 }
 
 /// Downloads a block and reports it. `bulk` holds its requests in compressed form, if the broker sent them so.
-pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, post: &Post<'_>) {
+pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, ports: Ports<'_>) {
+    let post = ports.post;
     let mut reports = Reports::new(node_id, block, &downloader.memory);
-    let ended = AssertUnwindSafe(download(downloader, block, bulk, &mut reports, post)).catch_unwind().await;
+    let ended = AssertUnwindSafe(download(downloader, block, bulk, &mut reports, ports)).catch_unwind().await;
     match ended {
         Ok(Ok(back)) => {
             for parcel in reports.finish(back) {
@@ -62,7 +72,7 @@ async fn download(
     block: &Block,
     bulk: Option<&[u8]>,
     reports: &mut Reports,
-    post: &Post<'_>,
+    ports: Ports<'_>,
 ) -> Result<Vec<GivenBack>, Cut> {
     let text = requests_text(block, bulk).map_err(Cut::Failed)?;
     let requests: Vec<&RawValue> =
@@ -91,67 +101,9 @@ async fn download(
         account,
     };
     match &block.pace {
-        Some(pace) => paced(downloader, pace, &rules, &requests, reports, post).await,
-        None => unpaced(downloader, &rules, &requests, reports, post).await,
+        Some(pace) => paced(downloader, pace, &rules, &requests, reports, ports.post).await,
+        None => unpaced(downloader, &rules, &requests, reports, ports).await,
     }
-}
-
-/// Runs ThreadNum requests at a time, in their order, without a pace. Returns the requests that another node should try.
-async fn unpaced(
-    downloader: &Downloader,
-    rules: &Rules,
-    requests: &[&RawValue],
-    reports: &mut Reports,
-    post: &Post<'_>,
-) -> Result<Vec<GivenBack>, Cut> {
-    let mut back = Vec::new();
-    let memory = &downloader.memory;
-    let thread_num = rules.settings.thread_num.max(1) as usize;
-    let mut pending = requests.iter().enumerate();
-    let mut at_work = FuturesUnordered::new();
-    let mut order = Order::new(requests);
-    let mut posting: Option<LocalBoxFuture<'_, bool>> = None;
-    loop {
-        // Subscribe before checking the state that they signal.
-        let (eased, pressed) = (memory.eased.notified(), memory.pressed.notified());
-        let may_begin = !reports.are_parts || !(memory.is_tight() || reports.are_behind());
-        while at_work.len() < thread_num && may_begin {
-            let Some((place, request)) = pending.next() else { break };
-            at_work.push(guarded(downloader.fetch(rules, request.get())).map(move |outcome| (place, outcome)));
-        }
-        if at_work.is_empty() && pending.len() == 0 {
-            break;
-        }
-        if posting.is_none() && reports.are_parts {
-            if memory.is_tight() {
-                reports.close();
-            }
-            posting = reports.next_part().map(post);
-        }
-        tokio::select! {
-            Some((place, mut outcome)) = at_work.next() => {
-                outcome.tries = outcome.tries.saturating_add(earlier_tries(requests[place].get()));
-                if reports.are_parts && outcome.is_for_another {
-                    let request_id = request_id(requests[place].get());
-                    back.extend(request_id.map(|request_id| GivenBack { request_id, tries: outcome.tries, error: outcome.answer.error }));
-                } else if reports.are_parts {
-                    reports.add(requests[place].get(), outcome);
-                } else {
-                    order.add(place, outcome, reports);
-                }
-            }
-            is_accepted = ended(&mut posting), if posting.is_some() => {
-                posting = None;
-                if !is_accepted {
-                    return Err(Cut::Lost);
-                }
-            }
-            () = eased, if !may_begin => {}
-            () = pressed, if posting.is_none() && reports.open_since().is_some() => {}
-        }
-    }
-    last_part(posting).await?;
-    Ok(back)
 }
 
 /// Waits for a part that is still being posted at the end.
@@ -165,31 +117,6 @@ pub async fn ended(posting: &mut Option<LocalBoxFuture<'_, bool>>) -> bool {
     match posting {
         Some(posting) => posting.await,
         None => std::future::pending().await,
-    }
-}
-
-/// Sorts outcomes into the order of their requests.
-struct Order<'a> {
-    requests: &'a [&'a RawValue],
-    /// Outcomes that finished before earlier requests.
-    early: Vec<Option<Outcome>>,
-    next: usize,
-}
-
-impl<'a> Order<'a> {
-    fn new(requests: &'a [&'a RawValue]) -> Self {
-        Self { requests, early: Vec::new(), next: 0 }
-    }
-
-    fn add(&mut self, place: usize, outcome: Outcome, reports: &mut Reports) {
-        if self.early.is_empty() {
-            self.early.resize_with(self.requests.len(), || None);
-        }
-        self.early[place] = Some(outcome);
-        while let Some(outcome) = self.early.get_mut(self.next).and_then(Option::take) {
-            reports.add(self.requests[self.next].get(), outcome);
-            self.next += 1;
-        }
     }
 }
 

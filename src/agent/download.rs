@@ -5,6 +5,7 @@ use super::attempt::Answer;
 use super::backoff::Backoff;
 use super::change_ip::Changer;
 use super::clients::Clients;
+use super::crowd::Crowd;
 use super::failure::fetch_error;
 use super::hops::Trip;
 use super::memory::{Account, Memory};
@@ -75,8 +76,14 @@ pub struct Downloader {
     pub hearing: Rc<Hearing>,
     /// Permits for requests to sites with a pace.
     pub connections: Arc<Semaphore>,
-    /// Number of blocks with a pace in progress.
-    pub paced: Cell<u32>,
+    /// Number of blocks in progress.
+    pub blocks: Cell<u32>,
+    /// Permits for requests without a pace that have left their slots.
+    pub waiting: Arc<Semaphore>,
+    /// Requests without a pace in progress, by host.
+    pub crowd: Rc<Crowd>,
+    /// Number of blocks without a pace that begin requests at once.
+    pub places: usize,
 }
 
 impl Downloader {
@@ -91,7 +98,10 @@ impl Downloader {
             first_wait: config.waits.retry,
             hearing: Hearing::new(),
             connections: Arc::new(Semaphore::new(config.max_connections as usize)),
-            paced: Cell::new(0),
+            blocks: Cell::new(0),
+            waiting: Arc::new(Semaphore::new(config.max_connections as usize)),
+            crowd: Rc::default(),
+            places: config.max_process_count as usize,
         }
     }
 

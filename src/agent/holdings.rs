@@ -12,11 +12,15 @@ use tokio::task::AbortHandle;
 pub struct Holdings {
     tasks_by_block: RefCell<HashMap<BlockId, Held>>,
     changed: Notify,
+    /// Signals that a block has left its place.
+    pub left: Notify,
 }
 
 struct Held {
     holding: Holding,
     is_paced: bool,
+    /// It only waits for slow answers, and takes no place.
+    waits: bool,
     task: AbortHandle,
 }
 
@@ -29,7 +33,7 @@ impl Holdings {
 
     /// Adds a block. An older attempt of it is aborted.
     pub fn hold(&self, holding: Holding, is_paced: bool, task: AbortHandle) {
-        if let Some(old) = self.tasks_by_block.borrow_mut().insert(holding.block_id, Held { holding, is_paced, task }) {
+        if let Some(old) = self.tasks_by_block.borrow_mut().insert(holding.block_id, Held { holding, is_paced, waits: false, task }) {
             log::info!("newer attempt replaces an older one block_id={} attempt={}", old.holding.block_id, old.holding.attempt);
             old.task.abort();
         }
@@ -65,7 +69,8 @@ impl Holdings {
     /// Lists all held blocks.
     #[must_use]
     pub fn list(&self) -> Vec<Holding> {
-        self.tasks_by_block.borrow().values().map(|held| held.holding.clone()).collect()
+        let tasks = self.tasks_by_block.borrow();
+        tasks.values().map(|held| Holding { waits: held.waits, ..held.holding.clone() }).collect()
     }
 
     /// Number of held blocks.
@@ -74,10 +79,19 @@ impl Holdings {
         self.tasks_by_block.borrow().len()
     }
 
-    /// Number of held blocks with a pace, or without one.
+    /// A block only waits for slow answers from now on, and takes no place.
+    pub fn leave(&self, waiting: &Holding) {
+        let mut tasks = self.tasks_by_block.borrow_mut();
+        if let Some(held) = tasks.get_mut(&waiting.block_id).filter(|held| held.holding == *waiting) {
+            held.waits = true;
+            self.left.notify_one();
+        }
+    }
+
+    /// Number of held blocks with a pace, or without one, that take a place.
     #[must_use]
     pub fn count(&self, is_paced: bool) -> usize {
-        self.tasks_by_block.borrow().values().filter(|held| held.is_paced == is_paced).count()
+        self.tasks_by_block.borrow().values().filter(|held| held.is_paced == is_paced && !held.waits).count()
     }
 
     /// Waits until nothing is held.

@@ -7,7 +7,7 @@
 //! One thread runs everything, in an actix system. The path of a block: `session` receives it, `holdings` lists it, `block` downloads it
 //! request by request (`download`, `hops`, `attempt`, `content`) with the `clients` of its sites, which connect only where `guard`
 //! permits; `parts` packs the results, `report` delivers each `parcel`. Large bodies wait for `memory`. In a block with a pace, `turn`
-//! decides when requests begin (`pace`, `paced`).
+//! decides when requests begin (`pace`, `paced`); in one without, `slots` does (`unpaced`, `crowd`).
 
 mod asked;
 mod attempt;
@@ -16,6 +16,7 @@ mod block;
 mod change_ip;
 mod clients;
 mod content;
+mod crowd;
 mod download;
 mod facts;
 mod failure;
@@ -33,10 +34,12 @@ mod program;
 mod report;
 mod sending;
 mod session;
+mod slots;
 mod socket;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod unpaced;
 
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::NodeId;
@@ -48,6 +51,7 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use session::End;
 use socket::{OpenError, Socket};
+use std::cell::Cell;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
@@ -286,9 +290,20 @@ impl Agent {
         let _release = Release(&self.holdings, &holding);
         // A site with a pace uses little of the machine, so its block does not wait for the other slots.
         let places = if block.pace.is_some() { &self.sites } else { &self.places };
-        if let Ok(_place) = places.acquire().await {
+        if let Ok(place) = places.acquire().await {
             let post = |parcel| self.reporter.send(holding.block_id, parcel).boxed_local();
-            block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), &post).await;
+            let place = Cell::new(Some(place));
+            // A block that only waits uses as little of the machine as one with a pace.
+            let leave = || match self.sites.try_acquire() {
+                Ok(site) => {
+                    place.set(Some(site));
+                    self.holdings.leave(&holding);
+                    true
+                }
+                Err(_) => false,
+            };
+            let ports = block::Ports { post: &post, leave: &leave };
+            block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), ports).await;
         }
     }
 }

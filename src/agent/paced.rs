@@ -17,20 +17,14 @@ use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-/// The longest time that a result waits to be reported together with others.
-const OLDEST: Duration = Duration::from_secs(2);
-/// The wait grows by this for each block, so that many blocks report less often.
-const OLDEST_OF_EACH: Duration = Duration::from_millis(5);
-
 /// Counts a block in progress.
-struct AtWork<'a>(&'a Cell<u32>);
+pub(super) struct AtWork<'a>(&'a Cell<u32>);
 
 impl<'a> AtWork<'a> {
-    fn begin(count: &'a Cell<u32>) -> Self {
+    pub fn begin(count: &'a Cell<u32>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
@@ -101,7 +95,7 @@ pub async fn paced(
     reports: &mut Reports,
     post: &Post<'_>,
 ) -> Result<Vec<GivenBack>, Cut> {
-    let _at_work = AtWork::begin(&downloader.paced);
+    let _at_work = AtWork::begin(&downloader.blocks);
     let tries = downloader.retries(rules).saturating_add(1);
     let gate = &Gate::new(pace, texts.len(), tries, downloader.first_wait, Rc::clone(&downloader.hearing));
     reports.clock = Some(Rc::clone(&gate.clock));
@@ -143,7 +137,7 @@ pub async fn paced(
         }
         let mut oldest = reports.open_since().filter(|_| posting.is_none());
         if posting.is_none() && reports.are_parts {
-            let patience = OLDEST.max(OLDEST_OF_EACH * downloader.paced.get());
+            let patience = Reports::patience(downloader.blocks.get());
             if memory.is_tight() || oldest.is_some_and(|since| since.elapsed() >= patience) {
                 reports.close();
             }
@@ -184,7 +178,8 @@ async fn next(queueing: &mut Option<LocalBoxFuture<'_, Option<OwnedSemaphorePerm
     }
 }
 
-async fn at(time: Option<Instant>) {
+/// Waits until a time, if there is one.
+pub(super) async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,

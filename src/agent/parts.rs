@@ -13,12 +13,18 @@ use crate::protocol::node::{Block, FetchErrorKind, GivenBack};
 use crate::protocol::pack::{Builder, Entry, Head, Index};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Bytes of heads and bodies at which a part is complete.
 const PART: usize = 4 << 20;
 /// Limit of the results in a report, in bytes: well below the broker's limit, because heads grow when they are encoded.
 const MOST_RESULTS: usize = MAX_REPORT / 2;
+
+/// The longest time that a result waits to be reported together with others.
+const OLDEST: Duration = Duration::from_secs(2);
+/// The wait grows by this for each block, so that many blocks report less often.
+const OLDEST_OF_EACH: Duration = Duration::from_millis(5);
 
 /// Results that are not posted yet.
 pub struct Reports {
@@ -95,6 +101,12 @@ impl Reports {
         if self.are_parts && self.open.pack.len() >= PART {
             self.close();
         }
+    }
+
+    /// The longest time that a result waits to be reported, while the agent works on this number of blocks.
+    #[must_use]
+    pub fn patience(blocks: u32) -> Duration {
+        OLDEST.max(OLDEST_OF_EACH * blocks)
     }
 
     /// Completes the current part, however small it is.

@@ -17,6 +17,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// The silence timeout until the broker sends its own; also the smallest one that the agent uses.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 const LEAST_HEARTBEAT: Duration = Duration::from_millis(10);
+/// When a block has left its place, the next heartbeat comes after this time: it may report several.
+const EARLY_HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// How a session ended.
 #[derive(Debug)]
@@ -56,6 +58,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
     let quiet = Cell::new(heard);
     let mut is_welcome = false;
     let mut heartbeat = ticks(agent.config.heartbeat);
+    let mut is_early = false;
     let mut course = Course::On;
     let (outbox, mut outgoing) = unbounded_channel();
     let _connection = Connection(agent);
@@ -87,6 +90,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
             Some(message) = outgoing.recv() => socket.send(&message).await,
             // The first tick comes at once: the broker gets the held blocks before it sends anything again.
             _ = heartbeat.tick() => {
+                is_early = false;
                 agent.downloader.clients.evict_idle(Instant::now());
                 if heard.elapsed() > silence {
                     Err(format!("no message from the broker for {} s", silence.as_secs()))
@@ -95,6 +99,11 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                 } else {
                     Ok(())
                 }
+            }
+            () = agent.holdings.left.notified(), if !is_early => {
+                heartbeat.reset_after(EARLY_HEARTBEAT.min(heartbeat.period()));
+                is_early = true;
+                Ok(())
             }
             () = stop.as_mut(), if !matches!(course, Course::End(..)) => {
                 course = Course::End(agent.ending(false), None);

@@ -222,5 +222,11 @@ fn read(is_binary: bool, bytes: &Bytes) -> Result<Option<Incoming>, String> {
 /// The entry of a block in heartbeats.
 #[must_use]
 pub fn holding(block: &Block) -> crate::protocol::node::Holding {
-    crate::protocol::node::Holding { identity: block.identity, block_id: block.block_id, attempt: block.attempt, epoch: block.epoch }
+    crate::protocol::node::Holding {
+        identity: block.identity,
+        block_id: block.block_id,
+        attempt: block.attempt,
+        epoch: block.epoch,
+        waits: false,
+    }
 }

@@ -333,8 +333,7 @@ impl Operation {
     }
 
     /// It makes runs, each of which stores who made it. The audit does not list such calls: there may be thousands a second.
-    #[expect(clippy::wrong_self_convention, reason = "it sets the member of this name, as the others do")]
-    pub fn is_in_its_run(mut self) -> Self {
+    pub fn recorded_in_its_run(mut self) -> Self {
         self.is_in_its_run = true;
         self
     }

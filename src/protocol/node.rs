@@ -114,6 +114,9 @@ pub struct Holding {
     pub attempt: u32,
     /// The epoch of the dispatch.
     pub epoch: i64,
+    /// Whether all that is left of it waits for slow answers, so that it takes no place at the node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 /// A block as it is sent to a node: the seeds' *BlockDto*.

@@ -93,6 +93,7 @@ mod secrets;
 mod seed_rows;
 mod settings;
 mod sites;
+mod slow_hosts;
 mod sockets;
 mod standby;
 mod store_copy;

@@ -1034,6 +1034,8 @@ class Holding(Model):
     epoch: int
     #: The run.
     identity: str
+    #: Whether all that is left of it waits for slow answers, so that it takes no place at the node.
+    waits: bool | None = None
 
 
 @dataclass(kw_only=True)

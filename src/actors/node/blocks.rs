@@ -12,15 +12,29 @@ use actix::Handler;
 use bytes::Bytes;
 
 impl NodeActor {
+    /// All that is left of a block waits for slow answers: the node has one more free slot.
+    pub(super) fn leaves_slot(&mut self, block_id: BlockId, attempt: u32) {
+        if let Some(held) = self.held.get_mut(&block_id).filter(|held| held.attempt == attempt && !held.waits) {
+            held.waits = true;
+            let room = held.room;
+            self.credit(room);
+        }
+    }
+
     /// Releases a block: the node has one more free slot.
     pub(super) fn release(&mut self, block_id: BlockId) {
+        if let Some(held) = self.held.remove(&block_id).filter(|held| !held.waits) {
+            self.credit(held.room);
+        }
+    }
+
+    fn credit(&self, room: Room) {
         // After a reconnect, a node can hold more blocks than its limit; then it gets no credit until it is below the limit.
-        if let Some(held) = self.held.remove(&block_id)
-            && self.free(held.room) > 0
+        if self.free(room) > 0
             && self.sender.is_some()
             && let Some(dispatcher) = self.context.dispatcher()
         {
-            dispatcher.credit(self.id(), held.room);
+            dispatcher.credit(self.id(), room);
         }
     }
 }
@@ -44,7 +58,7 @@ impl Handler<SendBlock> for NodeActor {
         let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
         let before = self.held.get(&m.block.block_id).map(|held| held.room);
         let room = m.permit.as_ref().map(NodePermit::room).or(before).unwrap_or(usual);
-        let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room });
+        let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room, waits: false });
         if self.held.insert(block_id, held).is_none()
             && let Some(permit) = m.permit
         {
@@ -73,7 +87,9 @@ impl Handler<Holds> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: Holds, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.holds");
-        let before = self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt, room: m.room });
+        let waits = self.held.get(&m.block_id).is_some_and(|held| held.waits && held.attempt == m.attempt);
+        let held = Held { identity: m.identity, attempt: m.attempt, room: m.room, waits };
+        let before = self.held.insert(m.block_id, held);
         if before.is_some_and(|before| before.room != m.room) {
             // The dispatcher reserved a slot of the other kind and would never get it back.
             self.announce(ctx);

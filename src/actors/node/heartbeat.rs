@@ -5,7 +5,7 @@ use crate::actors::dispatcher::PullBlock;
 use crate::domain::ids::{BlockId, Identity, Seq};
 use crate::domain::node::{NodeLoad, Room};
 use crate::domain::time::Timestamp;
-use crate::protocol::node::Heartbeat;
+use crate::protocol::node::{Heartbeat, Holding};
 use crate::store::AddNodeStatus;
 use actix::{Context, Handler};
 use std::collections::{HashMap, HashSet};
@@ -15,6 +15,11 @@ use std::collections::{HashMap, HashSet};
 struct Compared {
     listed: Vec<(Seq, u32)>,
     unlisted: Vec<(Seq, u32)>,
+}
+
+/// A block that a node lists.
+fn held(block: &Holding) -> Held {
+    Held { identity: block.identity, attempt: block.attempt, room: Room::Block, waits: block.waits }
 }
 
 impl NodeActor {
@@ -42,16 +47,16 @@ impl NodeActor {
 
     /// At its first heartbeat, count the blocks that a node lists as held until their run decides. Otherwise the node could
     /// receive more blocks than its limit before the run answers.
-    fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
+    fn believe(&mut self, holding: &[Holding]) {
         for block in holding.iter().filter(|block| self.context.addresses.runs.get(block.identity).is_some()) {
             if block.block_id.seq_in(block.identity).is_some() {
-                self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt, room: Room::Block });
+                self.held.entry(block.block_id).or_insert(held(block));
             }
         }
     }
 
     /// Sends each run its blocks on this node. The run renews the leases and resends blocks that did not arrive.
-    fn compare(&mut self, holding: &[crate::protocol::node::Holding]) {
+    fn compare(&mut self, holding: &[Holding]) {
         let listed: HashSet<BlockId> = holding.iter().map(|block| block.block_id).collect();
         let mut by_run: HashMap<Identity, Compared> = HashMap::new();
         for (block_id, held) in &self.held {
@@ -61,12 +66,14 @@ impl NodeActor {
             }
         }
         for block in holding {
+            if block.waits {
+                self.leaves_slot(block.block_id, block.attempt);
+            }
             if let Some(seq) = block.block_id.seq_in(block.identity) {
                 by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
                 if !self.greeted {
                     // Blocks that the node already has use slots at once; their run rejects those that are not valid.
-                    let held = Held { identity: block.identity, attempt: block.attempt, room: Room::Block };
-                    self.held.entry(block.block_id).or_insert(held);
+                    self.held.entry(block.block_id).or_insert(held(block));
                 }
             }
         }
@@ -81,7 +88,7 @@ impl NodeActor {
     }
 
     /// Drops all blocks of a run that has ended.
-    fn forget(&mut self, identity: Identity, holding: &[crate::protocol::node::Holding]) {
+    fn forget(&mut self, identity: Identity, holding: &[Holding]) {
         for block in holding.iter().filter(|block| block.identity == identity) {
             self.send(&crate::protocol::node::ToNode::Drop { block_id: block.block_id, attempt: block.attempt });
         }

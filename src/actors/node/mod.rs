@@ -65,6 +65,8 @@ struct Held {
     identity: Identity,
     attempt: u32,
     room: Room,
+    /// It only waits for slow answers, and takes no slot.
+    waits: bool,
 }
 
 impl NodeActor {
@@ -105,7 +107,7 @@ impl NodeActor {
     fn free(&self, room: Room) -> u32 {
         // A node that does not report a site limit has one pool of slots for both kinds.
         let is_one = self.facts.max_sites.is_none();
-        let held = self.held.values().filter(|held| is_one || held.room == room).count();
+        let held = self.held.values().filter(|held| !held.waits && (is_one || held.room == room)).count();
         self.facts.room(room).saturating_sub(held as u32)
     }
 

@@ -2,7 +2,7 @@
 
 use super::site::{Gate, Site, answer};
 use super::{config, until};
-use crate::agent::block::{guarded, work};
+use crate::agent::block::{Ports, guarded, work};
 use crate::agent::download::{Downloader, Outcome};
 use crate::agent::holdings::Holdings;
 use crate::agent::parcel::Parcel;
@@ -50,7 +50,7 @@ pub async fn worked(downloader: &Downloader, node: NodeId, block: &Block, bulk: 
         reports.borrow_mut().push(bytes(&parcel));
         std::future::ready(true).boxed_local()
     };
-    work(downloader, node, block, bulk, &post).await;
+    work(downloader, node, block, bulk, Ports { post: &post, leave: &|| false }).await;
     let opened = |pack: &Vec<u8>| {
         let (mut index, results) = open(pack, 1 << 30).expect("a pack");
         index.results = results.iter().map(|result| result.entry.clone()).collect();
@@ -207,7 +207,7 @@ fn a_block_is_read_from_a_text_message_with_its_requests() {
 #[actix_rt::test]
 async fn a_later_hand_out_replaces_an_earlier_one_and_nothing_else_does() {
     let identity = Identity::random();
-    let hand_out = |epoch, attempt| Holding { identity, block_id: BlockId::new(identity, 1), epoch, attempt };
+    let hand_out = |epoch, attempt| Holding { identity, block_id: BlockId::new(identity, 1), epoch, attempt, waits: false };
     let holdings = Holdings::default();
     let task = || actix_rt::spawn(std::future::pending::<()>());
     let first = task();

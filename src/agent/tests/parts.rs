@@ -145,3 +145,41 @@ async fn many_large_bodies_share_a_small_memory() {
     running.stop().await.expect("a clean end");
     broker.server.stop(false).await;
 }
+
+#[actix_rt::test]
+async fn a_request_that_waits_leaves_its_slot_and_its_block_its_place() {
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |hit| {
+        assert!(hit.path != "/hang" || held.wait(Duration::from_secs(60)));
+        answer(200, "", "page")
+    });
+    let broker = Broker::start();
+    let running = Running::start(AgentConfig { max_process_count: 1, ..broker.config() });
+    let session = broker.session(0).await;
+    // The first one is at another host.
+    let mut urls = vec![format!("http://localhost:{}/hang", site.address.port())];
+    urls.extend(self::urls(&site, 3));
+    let (slow, next) = (of(1, &urls), of(1, &[site.url("/next")]));
+    session.do_send(as_binary(&slow));
+    session.do_send(as_binary(&next));
+    until("the next block is reported", || broker.seen().packs.iter().any(|(index, _)| index.block_id == next.block_id)).await;
+    until("the fast requests of the first one are reported", || {
+        let seen = broker.seen();
+        seen.packs.iter().any(|(index, _)| index.part && index.block_id == slow.block_id && index.results.len() == 3)
+    })
+    .await;
+    until("the broker knows that it takes no place", || {
+        let holding = broker.seen().heartbeats.last().and_then(|beat| beat.holding.clone());
+        holding.is_some_and(|holding| holding.len() == 1 && holding[0].waits && holding[0].block_id == slow.block_id)
+    })
+    .await;
+    gate.open();
+    until("all is reported", || broker.seen().packs.iter().any(|(index, _)| !index.part && index.block_id == slow.block_id)).await;
+    {
+        let seen = broker.seen();
+        covers(seen.packs.iter().map(|(index, _)| index).filter(|index| index.block_id == slow.block_id), &urls);
+    }
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}

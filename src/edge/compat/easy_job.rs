@@ -75,7 +75,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/task/retry").ignoring_parameters().post(retry_task, |op| {
             named(
                 op.named("easyRetryTask")
-                    .is_in_its_run()
+                    .recorded_in_its_run()
                     .says("Runs a task now, in addition to its schedule. A disabled task is rejected."),
             )
             .query::<TaskQuery>()

@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1.0/job/{id}")
             .text("id", "The id that the client assigned.")
             .get(fire, |op| {
-                told(op.named("netFireJob").is_in_its_run().only_leader().says("Fires a client job now, by GET as in Scheduler.NET."))
+                told(op.named("netFireJob").recorded_in_its_run().only_leader().says("Fires a client job now, by GET as in Scheduler.NET."))
             })
             .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. An unknown id is not an error."))),
         resource("/api/v1.0/callbackjob")
@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Resource> {
             .get(fire, |op| {
                 told(
                     op.named("netFireCallbackJob")
-                        .is_in_its_run()
+                        .recorded_in_its_run()
                         .only_leader()
                         .says("Fires a callback job now, by GET as in Scheduler.NET."),
                 )
@@ -48,7 +48,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1.0/task/{id}").text("id", "The id of a job.").get(task, |op| {
             told(
                 op.named("netRunTask")
-                    .is_in_its_run()
+                    .recorded_in_its_run()
                     .only_leader()
                     .says("Triggers a job, at the callback address that users of Scheduler.NET configured.")
                     .query::<TaskQuery>(),

@@ -132,7 +132,7 @@ fn acts() -> Vec<Resource> {
 
 fn makes_a_run(op: Operation) -> Operation {
     op.needs(Need::Operate)
-        .is_in_its_run()
+        .recorded_in_its_run()
         .body_or_nothing::<TriggerInput>()
         .answers::<RunOutput>(202, "The run. It has already failed if no worker watches its class.")
         .with_header("Location", "The address of the run.")

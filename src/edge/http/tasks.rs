@@ -26,7 +26,7 @@ const MOST_BODY: usize = 8 << 20;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/{id}/trigger/batch").post(trigger_batch, |op| {
-            op.named("triggerJobBatch").is_in_its_run()
+            op.named("triggerJobBatch").recorded_in_its_run()
                 .says("Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on disk when the response comes.")
                 .needs(Need::Operate)
                 .body::<Vec<TriggerInput>>()

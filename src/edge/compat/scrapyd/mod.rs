@@ -60,7 +60,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         call("/schedule.json").post(schedule, |op| {
             let says = "Runs a spider, in the format of scrapyd. Other fields become arguments of the spider.";
-            operates(op.named("scrapydSchedule").is_in_its_run().says(says)).body_as_form::<ScheduleForm>(FORM)
+            operates(op.named("scrapydSchedule").recorded_in_its_run().says(says)).body_as_form::<ScheduleForm>(FORM)
         }),
         call("/cancel.json").post(cancel, |op| {
             operates(op.named("scrapydCancel").says("Stops a spider run, in the format of scrapyd.")).body_as_form::<CancelForm>(FORM)

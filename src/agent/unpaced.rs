@@ -1,0 +1,169 @@
+//! A block without a pace: ThreadNum requests at a time, in their order. If the broker accepts parts, a request that waits longer than
+//! others leaves its slot ([`Slots`]), and a block that only waits leaves its place at the node to another block.
+
+use super::asked::{earlier_tries, request_id};
+use super::block::{Cut, Ports, ended, guarded, last_part};
+use super::crowd::{HostKey, Visit, host_of};
+use super::download::{Downloader, Outcome, Rules};
+use super::paced::{AtWork, at};
+use super::parts::Reports;
+use super::slots::{Millis, Slots};
+use crate::protocol::node::GivenBack;
+use futures_util::FutureExt;
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+/// Downloads the requests of a block without a pace. Returns the requests that another node should try.
+pub async fn unpaced(
+    downloader: &Downloader,
+    rules: &Rules,
+    requests: &[&RawValue],
+    reports: &mut Reports,
+    ports: Ports<'_>,
+) -> Result<Vec<GivenBack>, Cut> {
+    let _at_work = AtWork::begin(&downloader.blocks);
+    let mut back = Vec::new();
+    let (memory, crowd) = (&downloader.memory, &downloader.crowd);
+    let thread_num = rules.settings.thread_num.max(1) as usize;
+    let (keys, hosts) = hosts(rules, requests);
+    let mut slots = Slots::new(thread_num, hosts.clone());
+    let most_at_host = thread_num.saturating_mul(downloader.places);
+    // What requests in progress hold: their visits, and the permits of those that have left their slots.
+    let mut visits: HashMap<usize, Visit> = HashMap::new();
+    let mut permits: HashMap<usize, OwnedSemaphorePermit> = HashMap::new();
+    let mut has_place = true;
+    let epoch = Instant::now();
+    let mut at_work = FuturesUnordered::new();
+    let mut order = Order::new(requests);
+    let mut posting: Option<LocalBoxFuture<'_, bool>> = None;
+    loop {
+        // Subscribe before checking the state that they signal.
+        let (eased, pressed, crowd_eased) = (memory.eased.notified(), memory.pressed.notified(), crowd.eased.notified());
+        let now = millis(epoch.elapsed());
+        let may_begin = !reports.are_parts || !(memory.is_tight() || reports.are_behind());
+        let mut is_refused = false;
+        if reports.are_parts {
+            // A loop, because several may have begun at once.
+            while slots.next_leave().is_some_and(|at| at <= now) {
+                slots.leave(now, |place| {
+                    let permit = Arc::clone(&downloader.waiting).try_acquire_owned().ok();
+                    permit.map(|permit| permits.insert(place, permit)).is_some()
+                });
+            }
+        }
+        loop {
+            let (mut full, mut visit) = (None, None);
+            let may_begin_at = |place: usize| {
+                if full != Some(hosts[place]) {
+                    visit = crowd.enter(&keys[hosts[place]], most_at_host);
+                    full = visit.is_none().then_some(hosts[place]);
+                }
+                visit.is_some()
+            };
+            let begun = if may_begin { slots.begin(now, may_begin_at) } else { None };
+            is_refused |= full.is_some();
+            let Some(place) = begun else { break };
+            visits.extend(visit.map(|visit| (place, visit)));
+            at_work.push(guarded(downloader.fetch(rules, requests[place].get())).map(move |outcome| (place, outcome)));
+        }
+        if slots.are_over() {
+            break;
+        }
+        if has_place && reports.are_parts && slots.only_wait() {
+            has_place = !(ports.leave)();
+        }
+        let mut oldest = reports.open_since().filter(|_| posting.is_none());
+        if posting.is_none() && reports.are_parts {
+            let patience = Reports::patience(downloader.blocks.get());
+            if memory.is_tight() || oldest.is_some_and(|since| since.elapsed() >= patience) {
+                reports.close();
+            }
+            oldest = reports.open_since().map(|since| since + patience);
+            posting = reports.next_part().map(ports.post);
+        }
+        // Only a request that has not begun, or the place of the block, is worth a look at the slots.
+        let leave =
+            slots.next_leave().filter(|_| reports.are_parts && (may_begin || has_place)).map(|at| epoch + Duration::from_millis(at));
+        tokio::select! {
+            Some((place, mut outcome)) = at_work.next() => {
+                slots.end(place);
+                drop((visits.remove(&place), permits.remove(&place)));
+                outcome.tries = outcome.tries.saturating_add(earlier_tries(requests[place].get()));
+                if reports.are_parts && outcome.is_for_another {
+                    let request_id = request_id(requests[place].get());
+                    back.extend(request_id.map(|request_id| GivenBack { request_id, tries: outcome.tries, error: outcome.answer.error }));
+                } else if reports.are_parts {
+                    reports.add(requests[place].get(), outcome);
+                } else {
+                    order.add(place, outcome, reports);
+                }
+            }
+            is_accepted = ended(&mut posting), if posting.is_some() => {
+                posting = None;
+                if !is_accepted {
+                    return Err(Cut::Lost);
+                }
+            }
+            () = at(leave), if leave.is_some() => {}
+            () = at(oldest), if oldest.is_some() && posting.is_none() => {}
+            () = crowd_eased, if is_refused => {}
+            () = eased, if !may_begin => {}
+            () = pressed, if posting.is_none() && reports.open_since().is_some() => {}
+        }
+    }
+    last_part(posting).await?;
+    Ok(back)
+}
+
+/// The hosts of the requests, and the number of the host of each request.
+fn hosts(rules: &Rules, requests: &[&RawValue]) -> (Vec<HostKey>, Vec<usize>) {
+    let (mut keys, mut numbers) = (Vec::new(), HashMap::<String, usize>::new());
+    let number = |request: &&RawValue| {
+        let host = host_of(request.get(), rules.settings.site.proxy.as_deref());
+        if let Some(number) = numbers.get(&host) {
+            return *number;
+        }
+        keys.push((rules.identity, Rc::from(host.as_str())));
+        numbers.insert(host, keys.len() - 1);
+        keys.len() - 1
+    };
+    let hosts = requests.iter().map(number).collect();
+    (keys, hosts)
+}
+
+fn millis(time: Duration) -> Millis {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Sorts outcomes into the order of their requests.
+struct Order<'a> {
+    requests: &'a [&'a RawValue],
+    /// Outcomes that finished before earlier requests.
+    early: Vec<Option<Outcome>>,
+    next: usize,
+}
+
+impl<'a> Order<'a> {
+    fn new(requests: &'a [&'a RawValue]) -> Self {
+        Self { requests, early: Vec::new(), next: 0 }
+    }
+
+    fn add(&mut self, place: usize, outcome: Outcome, reports: &mut Reports) {
+        if self.early.is_empty() {
+            self.early.resize_with(self.requests.len(), || None);
+        }
+        self.early[place] = Some(outcome);
+        while let Some(outcome) = self.early.get_mut(self.next).and_then(Option::take) {
+            reports.add(self.requests[self.next].get(), outcome);
+            self.next += 1;
+        }
+    }
+}
