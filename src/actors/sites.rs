@@ -1,6 +1,7 @@
 //! Site state that all runs of a broker share: turns at the sites and cached robots.txt files.
 
 use super::context::Times;
+use crate::domain::ids::Identity;
 use crate::domain::robots::Robots;
 use crate::domain::sites::{Board, Ended, Outcome, SiteRule};
 use crate::domain::time::Timestamp;
@@ -55,6 +56,8 @@ pub type RobotsKey = (Arc<str>, Arc<str>);
 pub struct Sites {
     board: Mutex<Board>,
     robots: Mutex<HashMap<RobotsKey, KnownRobots>>,
+    /// The runs that fetch a robots.txt now, each until a time.
+    fetches: Mutex<HashMap<RobotsKey, (Identity, Timestamp)>>,
     /// The operator's limits.
     pub rules: Vec<SiteRule>,
     requests: [AtomicU64; OUTCOMES.len()],
@@ -68,7 +71,14 @@ impl Sites {
     pub fn new(rules: Vec<SiteRule>, times: &Times) -> Self {
         // The right survives two lost heartbeats.
         let right_ms = LEAST_RIGHT_MS.max(times.node_heartbeat * 3);
-        Self { board: Mutex::new(Board::new(right_ms as i64)), robots: Mutex::default(), requests: Default::default(), rules, right_ms }
+        Self {
+            board: Mutex::new(Board::new(right_ms as i64)),
+            robots: Mutex::default(),
+            fetches: Mutex::default(),
+            requests: Default::default(),
+            rules,
+            right_ms,
+        }
     }
 
     /// The board of turns.
@@ -100,6 +110,27 @@ impl Sites {
         self.robots.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
+    /// Whether a run may fetch a robots.txt: no other run does so now. The right ends at `until` at the latest.
+    #[must_use]
+    pub fn begin_fetch(&self, key: &RobotsKey, run: Identity, until: Timestamp, now: Timestamp) -> bool {
+        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
+        if fetches.get(key).is_some_and(|(other, until)| *other != run && *until > now) {
+            return false;
+        }
+        fetches.insert(key.clone(), (run, until));
+        true
+    }
+
+    /// A run does not fetch a robots.txt any more; `None`: it fetches none.
+    pub fn end_fetch(&self, key: Option<&RobotsKey>, run: Identity) {
+        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
+        match key {
+            Some(key) if fetches.get(key).is_some_and(|(other, _)| *other == run) => drop(fetches.remove(key)),
+            Some(_) => {}
+            None => fetches.retain(|_, (other, _)| *other != run),
+        }
+    }
+
     /// Caches the rules.
     pub fn keep_robots(&self, key: RobotsKey, known: KnownRobots) {
         let mut robots = self.robots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,5 +143,27 @@ impl Sites {
             }
         }
         robots.insert(key, known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_fetches_a_robots_txt_and_its_right_ends() {
+        let sites = Sites::new(Vec::new(), &Times::default());
+        let [one, other] = [1, 2].map(|n| Identity(uuid::Uuid::from_u128(n)));
+        let (key, far): ((Arc<str>, Arc<str>), _) = (("http://a.test".into(), "bot".into()), ("http://b.test".into(), "bot".into()));
+        let (now, until) = (Timestamp(1_000), Timestamp(5_000));
+        assert!(sites.begin_fetch(&key, one, until, now) && sites.begin_fetch(&key, one, until, now), "it goes on");
+        assert!(!sites.begin_fetch(&key, other, until, now) && sites.begin_fetch(&far, other, until, now));
+        sites.end_fetch(Some(&key), other);
+        assert!(!sites.begin_fetch(&key, other, until, now), "it has none to end");
+        assert!(sites.begin_fetch(&key, other, until, Timestamp(5_000)), "the time is over");
+        sites.end_fetch(None, other);
+        assert!(sites.begin_fetch(&key, one, until, now) && sites.begin_fetch(&far, one, until, now));
+        sites.end_fetch(Some(&key), one);
+        assert!(sites.begin_fetch(&key, other, until, now));
     }
 }

@@ -101,9 +101,6 @@ impl Trip<'_> {
                 // After a redirect something has been sent.
                 Err(answer) => return Answer { unsent: answer.unsent && redirects == 0, ..answer },
             };
-            if let Some((gate, _)) = self.gate {
-                gate.answered();
-            }
             home.keep_cookies(&hop.url, response.headers());
             let mut head = Answer::head(&response, &asked.url, &hop.url);
             head.head.sent = Some(sent);
@@ -123,6 +120,9 @@ impl Trip<'_> {
                     return Answer { error: Some(error), ..head };
                 }
                 Next::Hop(next) => {
+                    if let Some((gate, _)) = self.gate {
+                        gate.answered();
+                    }
                     before = Some(head);
                     hop = *next;
                 }

@@ -34,7 +34,8 @@ impl Hearing {
 /// The site data of a report. The times are computed when it is posted.
 #[derive(Debug, Default)]
 pub struct SiteClock {
-    last_began: Cell<Option<Instant>>,
+    /// When the last request began or ended.
+    last: Cell<Option<Instant>>,
     held_until: Cell<Option<Instant>>,
 }
 
@@ -45,7 +46,7 @@ impl SiteClock {
         let now = Instant::now();
         SiteNews {
             retry_after: self.held_until.get().map(|until| millis(until.saturating_duration_since(now))),
-            last_began: self.last_began.get().map(|began| millis(now.saturating_duration_since(began))),
+            last_began: self.last.get().map(|last| millis(now.saturating_duration_since(last))),
         }
     }
 }
@@ -60,10 +61,6 @@ pub struct Gate {
     /// The turn's time 0: when the last message before the block arrived.
     epoch: Instant,
     hearing: Rc<Hearing>,
-    /// Requests that began: the first ones must open connections.
-    begun: Cell<u32>,
-    connections: u32,
-    delay: Millis,
     /// The site data for reports.
     pub clock: Rc<SiteClock>,
     /// Signals that a request began or ended.
@@ -86,16 +83,7 @@ impl Gate {
             tries,
             first_wait: millis(first_wait),
         };
-        Self {
-            turn: RefCell::new(Turn::new(limits, count)),
-            epoch,
-            hearing,
-            begun: Cell::new(0),
-            connections: pace.connections,
-            delay,
-            clock: Rc::default(),
-            changed: Notify::new(),
-        }
+        Self { turn: RefCell::new(Turn::new(limits, count)), epoch, hearing, clock: Rc::default(), changed: Notify::new() }
     }
 
     /// What may be done now.
@@ -122,8 +110,7 @@ impl Gate {
             let verdict = self.turn.borrow_mut().begin(place, self.now(), self.heard(), random_fraction());
             match verdict {
                 Begin::Go => {
-                    self.begun.set(self.begun.get().saturating_add(1));
-                    self.clock.last_began.set(Some(Instant::now()));
+                    self.clock.last.set(Some(Instant::now()));
                     self.changed.notify_waiters();
                     return true;
                 }
@@ -140,19 +127,19 @@ impl Gate {
         }
     }
 
-    /// Records a response of the site. A request arrives at the site at some time between its beginning and its response. To keep the
-    /// distance there, the delay is counted from the response, less a tenth of the delay: most sites respond faster than that. The
-    /// first requests had to open connections, which later ones reuse and so arrive sooner: after them the whole delay counts.
+    /// Records a redirect that is followed. A request arrives at the site at some time before its answer, so the delay counts from
+    /// the answer: then the distance holds at the site, too.
     pub fn answered(&self) {
-        let less = if self.begun.get() <= self.connections { 0 } else { self.delay / 10 };
-        self.turn.borrow_mut().wait_until(self.now().saturating_add(self.delay - less));
-        let counted = Instant::now().checked_sub(Duration::from_millis(less));
-        self.clock.last_began.set(self.clock.last_began.get().max(counted));
+        self.turn.borrow_mut().answered(self.now());
+        self.clock.last.set(Some(Instant::now()));
     }
 
     /// Records the end of a request, after this many tries.
     pub fn end(&self, place: usize, end: End, tries: u32) -> NextStep {
         let mut turn = self.turn.borrow_mut();
+        if !turn.is_claimed(place) {
+            self.clock.last.set(Some(Instant::now()));
+        }
         let next = turn.end(place, end, tries, self.now());
         if let Some(Some(until)) = turn.hold() {
             self.clock.held_until.set(Some(self.instant(until)));

@@ -1,8 +1,9 @@
 //! The turn of a node at a site: decides which request may begin, and when. Values only: the time is an argument, in milliseconds since
 //! the block came.
 //!
-//! It promises, for any input: two requests never begin closer together than the delay, there are never more at once than connections,
-//! none begins before `notBefore`, none when the broker was silent for `right`, and none after the turn has ended. A turn ends by itself
+//! It promises, for any input: no request begins within the delay after the beginning of another one or after the end of an answer, there
+//! are never more at once than connections, none begins before `notBefore`, none when the broker was silent for `right`, and none after the
+//! turn has ended. A turn ends by itself
 //! when all requests are done, or when the site asks to be left alone; the remaining requests are given back.
 //!
 //! A request is first *claimed*, when it could begin now; then it begins, perhaps a little later; then it ends. Each further hop after a
@@ -21,7 +22,7 @@ const MOST_WAIT: Millis = 30_000;
 /// The pace and its limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Time between the beginnings of two requests.
+    /// Time between the end of an answer and the beginning of the next request.
     pub delay: Millis,
     /// Random extra delay, at most.
     pub jitter: Millis,
@@ -155,9 +156,15 @@ impl Turn {
         }
     }
 
-    /// No request begins before this time.
-    pub fn wait_until(&mut self, at: Millis) {
-        self.next_start = self.next_start.max(at);
+    /// The site has answered a request, which ends or is redirected: the delay counts from now.
+    pub fn answered(&mut self, now: Millis) {
+        self.next_start = self.next_start.max(now.saturating_add(self.limits.delay));
+    }
+
+    /// Whether a request is claimed and has not begun.
+    #[must_use]
+    pub fn is_claimed(&self, place: usize) -> bool {
+        self.claimed == Some(place)
     }
 
     /// Whether a claimed request, or the next hop of one in progress, may begin now. `chance` is from 0 to 1.
@@ -182,8 +189,10 @@ impl Turn {
 
     /// Records the end of a request. `tries` is the total number of its tries so far.
     pub fn end(&mut self, place: usize, end: End, tries: u32, now: Millis) -> NextStep {
-        if self.claimed == Some(place) {
+        if self.is_claimed(place) {
             self.claimed = None;
+        } else {
+            self.answered(now);
         }
         self.under_way = self.under_way.saturating_sub(1);
         match end {

@@ -17,17 +17,28 @@ fn beginnings_keep_their_distance_and_their_number() {
     assert_eq!(begun(&mut turn, 150), 1);
     assert_eq!(turn.claim(400, 400), Claim::Later, "two are under way");
     assert_eq!(turn.end(0, End::Done, 1, 400), NextStep::Report);
-    assert_eq!(turn.claim(400, 400), Claim::Take(2));
-    assert_eq!(turn.claim(400, 400), Claim::Later, "the third has not begun");
-    // A hop of the second comes first.
-    assert_eq!(turn.begin(1, 400, 400, 0.0), Begin::Go);
-    assert_eq!(turn.begin(2, 450, 450, 0.0), Begin::At(500));
-    assert_eq!(turn.begin(2, 500, 500, 0.0), Begin::Go);
-    assert_eq!(turn.end(1, End::Done, 1, 510), NextStep::Report);
-    assert_eq!(turn.claim(520, 520), Claim::At(600));
-    assert_eq!(begun(&mut turn, 600), 3);
-    assert_eq!((turn.end(3, End::Done, 1, 610), turn.end(2, End::Done, 1, 610)), (NextStep::Report, NextStep::Report));
-    assert_eq!((turn.claim(700, 700), turn.hold()), (Claim::Over, None));
+    assert_eq!(turn.claim(400, 400), Claim::At(500), "the delay counts from the end of the answer");
+    assert_eq!(turn.claim(500, 500), Claim::Take(2));
+    assert_eq!(turn.claim(500, 500), Claim::Later, "the third has not begun");
+    // The second is redirected, and its next hop comes first.
+    turn.answered(500);
+    assert_eq!(turn.begin(1, 500, 500, 0.0), Begin::At(600));
+    assert_eq!(turn.begin(1, 600, 600, 0.0), Begin::Go);
+    assert_eq!(turn.begin(2, 650, 650, 0.0), Begin::At(700));
+    assert_eq!(turn.begin(2, 700, 700, 0.0), Begin::Go);
+    assert_eq!(turn.end(1, End::Done, 1, 710), NextStep::Report);
+    assert_eq!(turn.claim(720, 720), Claim::At(810));
+    assert_eq!(begun(&mut turn, 810), 3);
+    assert_eq!((turn.end(3, End::Done, 1, 820), turn.end(2, End::Done, 1, 820)), (NextStep::Report, NextStep::Report));
+    assert_eq!((turn.claim(900, 900), turn.hold()), (Claim::Over, None));
+}
+
+#[test]
+fn a_request_that_was_not_sent_costs_no_delay() {
+    let mut turn = Turn::new(LIMITS, 2);
+    assert_eq!(turn.claim(0, 0), Claim::Take(0));
+    assert_eq!(turn.end(0, End::Done, 0, 5), NextStep::Report);
+    assert_eq!(turn.claim(5, 5), Claim::Take(1));
 }
 
 #[test]
@@ -68,12 +79,12 @@ fn two_troubles_one_after_the_other_end_the_turn() {
     let mut turn = Turn::new(LIMITS, 4);
     begun(&mut turn, 0);
     assert_eq!(turn.end(0, End::Trouble(true), 1, 10), NextStep::Retry);
-    begun(&mut turn, 100);
-    assert_eq!(turn.end(1, End::Done, 1, 110), NextStep::Report);
-    begun(&mut turn, 200);
-    assert_eq!(turn.end(2, End::Trouble(false), 1, 210), NextStep::Report);
-    begun(&mut turn, 300);
-    assert_eq!(turn.end(3, End::Trouble(true), 3, 310), NextStep::GiveBack);
+    begun(&mut turn, 110);
+    assert_eq!(turn.end(1, End::Done, 1, 120), NextStep::Report);
+    begun(&mut turn, 220);
+    assert_eq!(turn.end(2, End::Trouble(false), 1, 230), NextStep::Report);
+    begun(&mut turn, 330);
+    assert_eq!(turn.end(3, End::Trouble(true), 3, 340), NextStep::GiveBack);
     assert_eq!((turn.hold(), turn.take_rest().collect::<Vec<_>>()), (Some(None), vec![0]));
 }
 
@@ -82,14 +93,14 @@ fn a_request_that_failed_is_tried_at_the_end_until_its_tries_are_used_up() {
     let mut turn = Turn::new(Limits { first_wait: 300, ..LIMITS }, 2);
     begun(&mut turn, 0);
     assert_eq!(turn.end(0, End::Failed, 1, 10), NextStep::Retry);
-    assert_eq!(begun(&mut turn, 100), 1);
-    assert_eq!(turn.end(1, End::Done, 1, 110), NextStep::Report);
+    assert_eq!(begun(&mut turn, 110), 1);
+    assert_eq!(turn.end(1, End::Done, 1, 120), NextStep::Report);
     assert_eq!(turn.claim(200, 200), Claim::At(310));
     assert_eq!(begun(&mut turn, 310), 0);
     assert_eq!(turn.end(0, End::Moved, 2, 320), NextStep::Retry);
-    assert_eq!(begun(&mut turn, 410), 0);
-    assert_eq!(turn.end(0, End::Failed, 4, 420), NextStep::Report, "earlier nodes have tried it too");
-    assert_eq!(turn.claim(420, 420), Claim::Over);
+    assert_eq!(begun(&mut turn, 420), 0);
+    assert_eq!(turn.end(0, End::Failed, 4, 430), NextStep::Report, "earlier nodes have tried it too");
+    assert_eq!(turn.claim(430, 430), Claim::Over);
 }
 
 /// A request in progress in the simulation.
@@ -159,6 +170,8 @@ fn whatever_happens_the_pace_is_kept() {
                     if flight.hops > 0 {
                         (flight.hops, flight.is_begun) = (flight.hops - 1, false);
                         tries[flight.place] -= 1;
+                        turn.answered(now);
+                        last = Some(now);
                     } else {
                         let end = match random(if is_hostile { 12 } else { 60 }) {
                             0 => End::Hold((random(1) == 0).then(|| random(1_000)), random(3) > 0),
@@ -174,6 +187,9 @@ fn whatever_happens_the_pace_is_kept() {
             }
             assert!(flights.len() <= limits.connections.max(1) as usize, "seed {seed}");
             for (place, end) in ended {
+                if end != End::Stopped {
+                    last = Some(now);
+                }
                 match turn.end(place, end, tries[place], now) {
                     NextStep::Retry => assert!(turn.hold().is_none(), "seed {seed}"),
                     next => assert_eq!(ends[place].replace(next), None, "seed {seed}: {place} ended twice"),

@@ -275,7 +275,7 @@ pub struct SiteNews {
     /// Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// Milliseconds since the last request to the site began; if it may have opened its connection: since it was answered.
+    /// Milliseconds since the last answer of the site ended, or since the last request began if that is later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_began: Option<u64>,
 }

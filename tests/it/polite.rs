@@ -229,3 +229,72 @@ fn a_fetch_of_robots_txt_frees_no_place_for_a_block() {
         socket.first("block").await;
     });
 }
+
+/// Without a pace two runs could fetch it at the same time.
+#[test]
+fn a_robots_txt_is_fetched_by_one_run_at_a_time() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (first, second) = (id(), id());
+        let mut runs = Vec::new();
+        for name in ["it.Fetches", "it.FetchesToo"] {
+            let (run, _) = api.run(name, &json!({ "Robots": "obey" })).await;
+            assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(1..=2)).await.0, 200);
+            runs.push(run);
+        }
+        let probe = next_block(&api, &first).await;
+        assert_eq!(urls(&probe), ["http://example.test/robots.txt"]);
+        for _ in 0..20 {
+            assert_eq!(api.beat(&second, &json!({})).await, Value::Null, "the other run waits");
+        }
+        assert_eq!(api.report(&first, &probe, 404).await.0, 200);
+        let mut served = Vec::new();
+        for _ in 0..2 {
+            let block = next_block(&api, &second).await;
+            assert_eq!(urls(&block).len(), 2, "{block}");
+            assert_eq!(api.report(&second, &block, 200).await.0, 200);
+            served.push(block["identity"].as_str().expect("a run").to_owned());
+        }
+        served.sort_unstable();
+        runs.sort_unstable();
+        assert_eq!(served, runs);
+    });
+}
+
+/// The broker has forgotten the file, and reads it from its store.
+#[test]
+fn a_block_that_is_sent_again_after_a_restart_has_the_delay_of_robots_txt() {
+    journey(async {
+        let mut broker = Broker::start(&["--node-heartbeat", "1000"], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Again", &json!({ "Robots": "obey", "Delay": "100" })).await;
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(1..=1)).await.0, 200);
+        let node = id();
+        let probe = next_block(&api, &node).await;
+        let text = "User-agent: *\nCrawl-delay: 2\n";
+        let found = json!({ "results": [{ "requestId": probe["requests"][0]["requestId"], "status": 200, "text": text }] });
+        assert_eq!(report(&api, &node, &probe, found).await.0, 200);
+        let block = next_block(&api, &node).await;
+        assert_eq!((urls(&block), &block["pace"]["delay"]), (vec!["http://example.test/1"], &json!(2_000)), "{block}");
+        broker.process.kill();
+        broker.restart("");
+        let api = Api::new(&broker.url);
+        let holding = json!({ "holding": [{ "identity": run, "blockId": block["blockId"], "attempt": 1, "epoch": block["epoch"] }] });
+        until("the broker knows that the node has it", || async {
+            assert_eq!(api.beat(&node, &holding).await, Value::Null);
+            let (_, sites) = api.get(&format!("/api/v1/runs/{run}/sites")).await;
+            (sites["items"][0]["atNodes"] == 1).then_some(())
+        })
+        .await;
+        // The node loses it.
+        let again =
+            until("it to come again", || async { Some(api.beat(&node, &json!({ "holding": [] })).await).filter(|block| !block.is_null()) })
+                .await;
+        assert_eq!(
+            (&again["blockId"], &again["attempt"], &again["pace"]["delay"]),
+            (&block["blockId"], &json!(1), &json!(2_000)),
+            "{again}"
+        );
+    });
+}

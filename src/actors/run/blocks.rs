@@ -5,7 +5,7 @@ use super::parts::{Meaning, failed, meaning};
 use super::redirects::find_targets;
 use super::turns::Sink;
 use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
-use crate::actors::node::{Holds, NodeHandle, SendBlock};
+use crate::actors::node::Holds;
 use crate::actors::reply::Reply;
 use crate::domain::block::{Lease, Lost, Phase, ReportVerdict};
 use crate::domain::ids::{NodeId, Seq};
@@ -75,17 +75,6 @@ impl RunActor {
                 Some(payload) => then(this, payload, ctx),
                 None => this.die(&format!("the requests of block {} are not stored", this.block_id(seq)), ctx),
             }
-        });
-    }
-
-    /// Sends a block again that its node does not have.
-    fn send_again(&mut self, seq: Seq, to: NodeHandle, ctx: &mut Context<Self>) {
-        self.with_payload(seq, ctx, move |this, payload, _| {
-            // The lease may have ended since the read began.
-            let Some(lease) = this.kind.frontier.lease_of(seq).copied() else { return };
-            let (block, requests) = (Block { pace: this.pace_again(seq), ..this.block(seq, &lease) }, payload.requests.clone());
-            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, permit: None });
-            this.kind.cache.put_leased(seq, payload);
         });
     }
 

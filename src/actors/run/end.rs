@@ -36,6 +36,9 @@ impl RunActor {
             let (name, wait_ms) = (self.kind.frontier.site_name(site), self.wait_after_loss(site));
             self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
         }
+        if !self.probes().is_empty() {
+            self.context.sites.end_fetch(None, self.identity());
+        }
         for (seq, node) in self.probes() {
             if let Some(node) = self.context.addresses.nodes.get(node) {
                 node.block_done(self.block_id(seq), 1, true);

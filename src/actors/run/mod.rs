@@ -3,6 +3,7 @@
 //! The actor makes every write of the run, so that a disconnected caller interrupts nothing, and it answers only after the
 //! commit. If a write failed, or its outcome is unknown, the actor ends, and the registry rebuilds it from the store.
 
+mod again;
 mod blocks;
 mod cache;
 mod damage;

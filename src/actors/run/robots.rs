@@ -105,11 +105,7 @@ impl RunActor {
         let read = self.context.store.read(RobotsOf { origin: Arc::clone(&key.0), agent: Arc::clone(&key.1) });
         Self::then(ctx, read, move |this, stored, ctx| {
             this.kind.turns.looked_up.remove(&site);
-            let stored = stored.filter(|(_, until)| *until > Timestamp::now());
-            let stored = stored.and_then(|(text, until)| {
-                Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0, refusal: None })
-            });
-            match stored.filter(|_| known.is_none()) {
+            match Self::stored_robots(stored).filter(|_| known.is_none()) {
                 Some(stored) => {
                     sink.nothing();
                     this.slow_down(site, stored.robots.crawl_delay_ms().unwrap_or(0));
@@ -127,9 +123,18 @@ impl RunActor {
             self.turn_over(site, 0, ctx);
             return sink.nothing();
         };
+        let now = Timestamp::steady();
+        if !self.context.sites.begin_fetch(&key, self.identity(), now.plus_ms(PATIENCE_MS), now) {
+            // Another run fetches it: without a pace there is no turn that prevents this.
+            self.turn_over(site, 0, ctx);
+            self.kind.frontier.site_waits(site, now.plus_ms(TARGET_AGAIN_MS));
+            self.announce(ctx);
+            return sink.nothing();
+        }
         let (target, granted) = match self.turn_at_target(&url, site, granted) {
             Ok(taken) => taken,
             Err(later) => {
+                self.context.sites.end_fetch(Some(&key), self.identity());
                 self.turn_over(site, 0, ctx);
                 self.kind.frontier.site_waits(site, later);
                 return sink.nothing();
@@ -227,6 +232,7 @@ impl RunActor {
             node.block_done(self.block_id(seq), 1, false);
         }
         self.note_leases_of(probe.node);
+        self.context.sites.end_fetch(Some(&probe.key), self.identity());
         self.learn(probe.target.unwrap_or(probe.site), index, ctx);
         let failures = self.context.sites.robots(&probe.key).map_or(0, |known| known.failures);
         let result = results.into_iter().find(|result| result.entry.request_id == probe.print);
@@ -288,6 +294,12 @@ impl RunActor {
         }
     }
 
+    /// The robots.txt of a URL as it is stored, if it has not expired.
+    pub(super) fn stored_robots(stored: Option<(String, Timestamp)>) -> Option<KnownRobots> {
+        let (text, until) = stored.filter(|(_, until)| *until > Timestamp::now())?;
+        Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0, refusal: None })
+    }
+
     fn robots_known(&mut self, site: SiteNo, key: RobotsKey, known: KnownRobots, ctx: &mut Context<Self>) {
         let is_free = self.pace(site) == Pace::FREE && !known.robots.is_unreachable();
         self.context.sites.keep_robots(key, known);
@@ -305,6 +317,7 @@ impl RunActor {
                 node.block_done(self.block_id(seq), 1, true);
             }
             self.note_leases_of(probe.node);
+            self.context.sites.end_fetch(Some(&probe.key), self.identity());
             self.release(&probe, Self::wait_after_loss, ctx);
         }
     }

@@ -108,10 +108,10 @@ impl Sink {
 }
 
 /// The place of a request in its block, and why it fails without being sent.
-type Denied = (usize, FetchErrorKind, String);
+pub(super) type Denied = (usize, FetchErrorKind, String);
 
 /// The verdict of robots.txt on the requests of a block.
-enum Judged {
+pub(super) enum Judged {
     All,
     Some {
         allowed: Vec<usize>,
@@ -294,7 +294,7 @@ impl RunActor {
     }
 
     /// The verdict of robots.txt on the requests of a block, and the longest delay that it asks for.
-    fn judge(&self, payload: &Payload, is_free: bool) -> Result<(Judged, u32), Problem> {
+    pub(super) fn judge(&self, payload: &Payload, is_free: bool) -> Result<(Judged, u32), Problem> {
         let (policy, mut delay_ms) = (&self.run.queue.sites, 0);
         if policy.robots == Some(false) {
             return Ok((Judged::All, 0));
@@ -425,7 +425,8 @@ impl RunActor {
 
     /// How long a site is closed after its node was lost: the right of the node, and the delay after its last request.
     pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
-        self.context.sites.right_ms + u64::from(self.pace(site).delay_ms)
+        let (name, pace) = (self.kind.frontier.site_name(site), self.pace(site));
+        self.context.sites.right_ms + u64::from(self.context.sites.board().granted(&name, pace).delay_ms)
     }
 
     /// The pace in the message to a node with a turn.
@@ -472,17 +473,5 @@ impl RunActor {
             drop(board);
             Self::then(ctx, write, |_, (), _| {});
         }
-    }
-
-    /// The pace of a block that is sent again.
-    pub(super) fn pace_again(&mut self, seq: Seq) -> Option<node::Pace> {
-        let site = self.kind.frontier.site_of(seq)?;
-        let pace = self.pace(site);
-        if pace == Pace::FREE {
-            return None;
-        }
-        let granted = Granted { delay_ms: pace.delay_ms, jitter_ms: pace.delay_ms / 10, connections: 1 };
-        // Some of its requests may have been sent already.
-        Some(node::Pace { not_before: pace.delay_ms.into(), ..self.pace_of(site, granted) })
     }
 }

@@ -41,12 +41,20 @@ struct Entry {
 /// A turn, as sent to its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// Milliseconds between two requests.
+    /// Milliseconds between the end of a response and the next request.
     pub delay_ms: u32,
     /// Maximum random addition to the delay, in milliseconds.
     pub jitter_ms: u32,
     /// Number of concurrent requests.
     pub connections: u16,
+}
+
+impl SiteState {
+    fn granted(&self, pace: Pace) -> Granted {
+        // After failures a single request probes the site.
+        let connections = if self.failures() > 0 { 1 } else { pace.connections };
+        Granted { delay_ms: self.delay_ms(pace), jitter_ms: pace.delay_ms / 10, connections }
+    }
 }
 
 /// A site as operators see it.
@@ -173,10 +181,13 @@ impl Board {
             Begin::Full => return Err(again),
         }
         (entry.turn, entry.next) = (Some(Turn { run, until }), None);
-        let delay_ms = entry.state.begin_to_begin_ms(pace);
-        // After failures a single request probes the site.
-        let connections = if entry.state.failures() > 0 { 1 } else { pace.connections };
-        Ok(Granted { delay_ms, jitter_ms: pace.delay_ms / 10, connections })
+        Ok(entry.state.granted(pace))
+    }
+
+    /// What a turn at a site would grant now: also for a turn that is known from elsewhere.
+    #[must_use]
+    pub fn granted(&self, name: &str, pace: Pace) -> Granted {
+        self.sites.get(name).map(|entry| entry.state).unwrap_or_default().granted(pace)
     }
 
     /// Extends the turn of a run, or registers one that it already has. Returns false if another run has the site now.
@@ -189,7 +200,8 @@ impl Board {
         is_mine
     }
 
-    /// Applies the outcomes of requests to a site; `began` is the start of the last request. Returns the state to store if the stored
+    /// Applies the outcomes of requests to a site; `began` is when the last request ended, or began if it has
+    /// not ended. Returns the state to store if the stored
     /// state must change: `Some(None)` deletes it, because the site has the default state.
     pub fn learn(&mut self, name: &str, pace: Pace, outcomes: &[Outcome], began: Timestamp, now: Timestamp) -> Option<Option<SiteState>> {
         let state = &mut self.entry(name, now).state;

@@ -22,7 +22,7 @@ pub struct Limits {
     /// Maximum number of concurrent connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u16>,
-    /// Milliseconds between the starts of two requests.
+    /// Milliseconds between the end of a response and the start of the next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u32>,
 }
@@ -32,7 +32,7 @@ pub struct Limits {
 pub struct Pace {
     /// Maximum number of concurrent connections; at least one.
     pub connections: u16,
-    /// Milliseconds between the starts of two requests; 0: no pace.
+    /// Milliseconds between the end of a response and the start of the next request; 0: no pace.
     pub delay_ms: u32,
 }
 

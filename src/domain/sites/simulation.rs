@@ -26,7 +26,8 @@ struct Site {
     pace: Pace,
     /// The start and the end of each request in progress.
     under_way: Vec<(Timestamp, Timestamp, Outcome)>,
-    last_begin: Option<Timestamp>,
+    /// The start of the last request, or the end of the last response.
+    last: Option<Timestamp>,
     asked_until: Option<Timestamp>,
 }
 
@@ -51,13 +52,14 @@ impl Site {
         while self.under_way.first().is_some_and(|(_, end, _)| *end <= now) {
             let (_, end, outcome) = self.under_way.remove(0);
             self.state.ended(end, self.pace, outcome);
+            self.last = self.last.max(Some(end));
             if let (Ended::Answered(429 | 503), Some(ms)) = (outcome.ended, outcome.retry_after_ms) {
                 self.asked_until = self.asked_until.max(Some(end.plus_ms(ms.into())));
             }
         }
         while self.state.may_begin(now, self.pace) == Begin::Yes {
             prop_assert!(self.under_way.len() < usize::from(self.pace.connections), "more connections than allowed");
-            if let Some(last) = self.last_begin {
+            if let Some(last) = self.last {
                 prop_assert!(now.since_ms(last) >= i64::from(self.pace.delay_ms), "closer than the delay");
             }
             prop_assert!(self.asked_until.is_none_or(|until| until <= now), "asked while it said to wait");
@@ -65,7 +67,7 @@ impl Site {
             let outcome = outcome(dice, is_well);
             self.state.begun(now, self.pace, dice.roll());
             self.under_way.push((now, now.plus_ms(outcome.elapsed_ms.into()), outcome));
-            self.last_begin = Some(now);
+            self.last = Some(now);
             prop_assert_eq!(usize::from(self.state.connections()), self.under_way.len());
         }
         Ok(())
@@ -82,7 +84,7 @@ proptest! {
         let mut sites: Vec<Site> = (0..24)
             .map(|_| {
                 let pace = Pace { connections: 1 + dice.below(4) as u16, delay_ms: [0, 100, 1_000, 5_000][dice.below(4) as usize] };
-                Site { state: SiteState::default(), pace, under_way: Vec::new(), last_begin: None, asked_until: None }
+                Site { state: SiteState::default(), pace, under_way: Vec::new(), last: None, asked_until: None }
             })
             .collect();
         for _ in 0..2_000 {

@@ -201,11 +201,11 @@ impl SiteState {
         self.wait_ms = self.wait_ms.max(pace.jittered_ms(dice));
     }
 
-    /// A request ended. `pace` is the current one: if it became slower since the request began, it applies.
+    /// A request ended: the delay counts from now. `pace` is the current one: if it became slower since the request began, it applies.
     pub fn ended(&mut self, now: Timestamp, pace: Pace, outcome: Outcome) {
         self.settle(now);
         self.connections = self.connections.saturating_sub(1);
-        self.wait_ms = self.wait_ms.max(pace.delay_ms.saturating_sub(outcome.elapsed_ms));
+        self.wait_ms = self.wait_ms.max(pace.delay_ms);
         let answer_ms = if pace.delay_ms == 0 { 0 } else { outcome.elapsed_ms / u32::from(pace.connections.max(1)) };
         let answer_ms = answer_ms.min(MOST_REST_MS);
         match outcome.ended {
@@ -267,16 +267,10 @@ impl SiteState {
         now.plus_ms(self.left(self.wait_ms.max(self.hold_ms), now).into())
     }
 
-    /// Current milliseconds between two requests, without the response time.
+    /// Current milliseconds between the end of a response and the next request.
     #[must_use]
     pub fn delay_ms(&self, pace: Pace) -> u32 {
         pace.delay_ms.max(self.rest_ms)
-    }
-
-    /// Milliseconds between the starts of two requests: after each request the site rests for as long as that took.
-    #[must_use]
-    pub fn begin_to_begin_ms(&self, pace: Pace) -> u32 {
-        pace.delay_ms.max(self.rest_ms.saturating_mul(2))
     }
 
     /// Time of the last change.

@@ -119,13 +119,13 @@ fn one_request_at_a_time_with_a_delay() {
     site.begun(T, POLITE, 0);
     assert_eq!(site.may_begin(at(2_000), POLITE), Begin::Full);
     site.ended(at(10), POLITE, answered(200, 10));
-    assert_eq!(site.may_begin(at(999), POLITE), Begin::NotBefore(at(1_000), Why::Delay));
-    assert_eq!(site.may_begin(at(1_000), POLITE), Begin::Yes);
-    assert!(!site.is_forgettable(at(1_000)), "its answers are remembered");
-    // A pace that became slower meanwhile applies from the last request on.
-    site.begun(at(1_000), POLITE, 0);
-    site.ended(at(1_010), Pace { connections: 1, delay_ms: 5_000 }, answered(200, 10));
-    assert_eq!(site.next_at(at(1_010)), at(6_000));
+    assert_eq!(site.may_begin(at(999), POLITE), Begin::NotBefore(at(1_010), Why::Delay));
+    assert_eq!(site.may_begin(at(1_010), POLITE), Begin::Yes);
+    assert!(!site.is_forgettable(at(1_010)), "its answers are remembered");
+    // A pace that became slower meanwhile applies from the last answer on.
+    site.begun(at(1_010), POLITE, 0);
+    site.ended(at(1_020), Pace { connections: 1, delay_ms: 5_000 }, answered(200, 10));
+    assert_eq!(site.next_at(at(1_020)), at(6_020));
 }
 
 #[test]
@@ -271,6 +271,15 @@ fn an_operator_holds_and_releases() {
     assert_eq!(site.held_until(T), Some((at(3_600_000), Why::Operator)), "an answer changes nothing");
     site.release(at(5_000));
     assert_eq!(site.may_begin(at(5_000), POLITE), Begin::Yes);
+}
+
+#[test]
+fn the_own_delay_of_a_site_is_known_without_a_turn() {
+    let mut board = Board::new(0);
+    let granted = |delay_ms| Granted { delay_ms, jitter_ms: 100, connections: 1 };
+    assert_eq!(board.granted("a.org", POLITE), granted(1_000));
+    board.learn("a.org", POLITE, &[answered(200, 8_000)], T, T);
+    assert_eq!((board.granted("a.org", POLITE), board.granted("b.org", POLITE)), (granted(8_000), granted(1_000)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reads the access log of a site and finds every breach of politeness. It knows nothing of the program that made the requests.
 //!
-//! A log is a file of JSON lines, one for each request, in any order; times are microseconds of any one clock:
+//! A log has one line for each request, in any order: of JSON, or in a format of nginx and Apache ([`line`]). In a line of JSON times are
+//! microseconds of any one clock:
 //!
 //! ```json
 //! {"host":"127.1.2.3","path":"/a?b","begin":1000,"end":2500,"status":429,"retryAfter":2}
@@ -8,10 +9,18 @@
 //!
 //! `begin` is when the site had read the request, `end` when it had written the answer or lost the connection (status 0).
 //! `retryAfter` is what the answer asked for, in seconds.
+//!
+//! The other formats have times in whole seconds, no duration and no `Retry-After`. So of them only the delay over several requests and
+//! the paths are checked: requests that may have been polite within their seconds are no breach.
+
+#[path = "access_line.rs"]
+pub mod line;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+
+const SECOND_US: u64 = 1_000_000;
 
 /// One request, as the site saw it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +33,9 @@ pub struct Entry {
     pub status: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
+    /// The time is that of a whole second, and there is no duration.
+    #[serde(skip)]
+    pub is_coarse: bool,
 }
 
 /// What a site allows.
@@ -42,6 +54,8 @@ pub struct Allowed {
 pub enum Breach {
     /// Two requests were closer than the delay.
     Gap { host: String, at: u64, gap_us: u64 },
+    /// There were more requests in this time than the delay allows.
+    Rate { host: String, at: u64, requests: usize, within_us: u64 },
     /// More requests at once than allowed.
     Connections { host: String, at: u64, count: usize },
     /// A path that robots.txt forbids.
@@ -80,13 +94,46 @@ impl fmt::Display for Findings {
     }
 }
 
+/// Which lines of a log of nginx or Apache count: those of one client of a site, which has others. Empty: all.
+#[derive(Debug, Clone, Default)]
+pub struct Only {
+    /// The address of the client.
+    pub client: String,
+    /// A part of its `User-Agent`.
+    pub user_agent: String,
+}
+
+impl Only {
+    fn counts(&self, line: &line::Line) -> bool {
+        let agent = line.user_agent.as_deref().unwrap_or_default();
+        (self.client.is_empty() || self.client == line.client) && agent.contains(&self.user_agent)
+    }
+}
+
 /// Reads a log.
 ///
 /// # Errors
 /// A line is no entry.
-pub fn read(text: &str) -> Result<Vec<Entry>, String> {
+pub fn read(text: &str, only: &Only) -> Result<Vec<Entry>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(number, line)| serde_json::from_str(line).map_err(|e| format!("line {}: {e}", number + 1))).collect()
+    lines.filter_map(|(number, line)| entry(line, only).map_err(|e| format!("line {}: {e}", number + 1)).transpose()).collect()
+}
+
+fn entry(text: &str, only: &Only) -> Result<Option<Entry>, String> {
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map(Some).map_err(|e| e.to_string());
+    }
+    let line = line::read(text)?;
+    let at = line.at * SECOND_US;
+    Ok(only.counts(&line).then(|| Entry {
+        host: line.host.unwrap_or_else(|| "-".into()),
+        path: line.path,
+        begin: at,
+        end: at,
+        status: line.status,
+        retry_after: None,
+        is_coarse: true,
+    }))
 }
 
 /// Looks for breaches. `slack_us` is how much earlier than allowed a request may come: the way from there to here is not
@@ -101,13 +148,13 @@ pub fn check(entries: &[Entry], slack_us: u64, allowed: impl Fn(&str) -> Allowed
         entries.sort_by_key(|entry| (entry.begin, entry.end));
         check_host(host, &entries, slack_us, &allowed(host), &mut found);
     }
-    found.most_at_once = at_once(entries.iter()).map_or(0, |(count, _)| count);
+    found.most_at_once = at_once(entries.iter().filter(|entry| !entry.is_coarse)).map_or(0, |(count, _)| count);
     found
 }
 
 fn check_host(host: &str, entries: &[&Entry], slack_us: u64, allowed: &Allowed, found: &mut Findings) {
     let named = || host.to_owned();
-    for pair in entries.windows(2) {
+    for pair in entries.windows(2).filter(|pair| !pair[1].is_coarse) {
         let (at, gap_us) = (pair[1].begin, pair[1].begin - pair[0].begin);
         if found.least_gap.as_ref().is_none_or(|(least, _)| gap_us < *least) {
             found.least_gap = Some((gap_us, named()));
@@ -116,7 +163,9 @@ fn check_host(host: &str, entries: &[&Entry], slack_us: u64, allowed: &Allowed, 
             found.breaches.push(Breach::Gap { host: named(), at, gap_us });
         }
     }
-    if let Some((count, at)) = at_once(entries.iter().copied()) {
+    let coarse: Vec<u64> = entries.iter().filter(|entry| entry.is_coarse).map(|entry| entry.begin).collect();
+    check_rate(host, &coarse, slack_us, allowed.delay_ms * 1_000, found);
+    if let Some((count, at)) = at_once(entries.iter().copied().filter(|entry| !entry.is_coarse)) {
         if found.most_connections.as_ref().is_none_or(|(most, _)| count > *most) {
             found.most_connections = Some((count, named()));
         }
@@ -153,6 +202,23 @@ fn check_host(host: &str, entries: &[&Entry], slack_us: u64, allowed: &Allowed, 
     }
 }
 
+/// Finds more requests than the delay allows, by times of whole seconds in order. A request may have come up to a second later than its
+/// time. Between `n + 1` requests lie `n` delays, so the times of polite ones span at least `n` delays, less a second.
+fn check_rate(host: &str, times: &[u64], slack_us: u64, delay_us: u64, found: &mut Findings) {
+    let mut first = 0;
+    for (last, at) in times.iter().enumerate() {
+        let needed = |first: usize| (last - first) as u64 * delay_us;
+        if at - times[first] >= needed(first) {
+            // The requests up to now were slow enough. Their rest is no credit for later ones.
+            first = last;
+        } else if at - times[first] + SECOND_US + slack_us < needed(first) {
+            let (requests, within_us) = (last - first + 1, at - times[first]);
+            found.breaches.push(Breach::Rate { host: host.to_owned(), at: *at, requests, within_us });
+            first = last;
+        }
+    }
+}
+
 /// The most requests at once, and when that was.
 fn at_once<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, u64)> {
     // At one instant what ends goes first.
@@ -177,7 +243,7 @@ mod tests {
     use super::*;
 
     fn entry(host: &str, path: &str, begin: u64, end: u64) -> Entry {
-        Entry { host: host.into(), path: path.into(), begin, end, status: 200, retry_after: None }
+        Entry { host: host.into(), path: path.into(), begin, end, status: 200, ..Entry::default() }
     }
 
     fn polite(_: &str) -> Allowed {
@@ -243,7 +309,50 @@ mod tests {
     #[test]
     fn a_log_is_read_or_its_bad_line_is_named() {
         let text = clean().iter().map(|entry| serde_json::to_string(entry).expect("plain data") + "\n").collect::<String>();
-        assert_eq!(read(&text), Ok(clean()));
-        assert!(read("\n{}\n").is_err_and(|why| why.starts_with("line 2")));
+        let all = Only::default();
+        assert_eq!(read(&text, &all), Ok(clean()));
+        assert!(read("\n{}\n", &all).is_err_and(|why| why.starts_with("line 2")));
+        assert!(read("\n\nx\n", &all).is_err_and(|why| why.starts_with("line 3: there is no time")));
+    }
+
+    /// A log of nginx: one line for each of these seconds.
+    fn combined(seconds: &[u64], agent: &str) -> String {
+        let line = |second: &u64| {
+            let (minute, second) = (second / 60, second % 60);
+            format!("10.0.0.1 - - [25/Nov/2026:18:{minute:02}:{second:02} +0000] \"GET /x HTTP/1.1\" 200 1 \"-\" \"{agent}\"\n")
+        };
+        seconds.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_log_with_whole_seconds_shows_only_what_is_certain() {
+        let breaches = |seconds: &[u64], delay_ms| {
+            let log = read(&combined(seconds, "bot"), &Only::default()).expect("a log");
+            let found = check(&log, 0, |_| Allowed { delay_ms, connections: 1, disallowed: Vec::new() });
+            found
+                .breaches
+                .iter()
+                .map(|breach| match breach {
+                    Breach::Rate { requests, within_us, .. } => (*requests, within_us / S),
+                    other => panic!("{other:?}"),
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(breaches(&[0, 1, 2, 3, 60, 61], 1_000), []);
+        assert_eq!(breaches(&[0, 2, 2, 4, 4, 6], 1_000), [], "18:00:02.0 and 18:00:02.99 may be a second apart");
+        assert_eq!(breaches(&[0, 0, 0], 1_000), [(3, 0)], "three in one second");
+        assert_eq!(breaches(&[0, 10, 20, 25, 30, 40], 10_000), [(2, 5), (2, 5)], "each pair that is too close");
+        assert_eq!(breaches(&[0, 100, 101, 102, 103], 2_000), [(3, 2)], "the rest before them is no credit");
+        assert_eq!(breaches(&[0, 1, 3, 4, 6, 7], 2_000), [(4, 4)], "no pair shows it");
+    }
+
+    #[test]
+    fn the_lines_of_other_clients_are_left_out() {
+        let text = combined(&[0, 5], "webloom/1") + &combined(&[0, 0, 0, 5], "Mozilla");
+        let count = |client: &str, agent: &str| {
+            let only = Only { client: client.into(), user_agent: agent.into() };
+            read(&text, &only).expect("a log").len()
+        };
+        assert_eq!([count("", ""), count("", "webloom"), count("10.0.0.1", ""), count("10.0.0.2", "webloom")], [6, 2, 6, 0]);
     }
 }

@@ -208,6 +208,7 @@ async fn talk(mut stream: TcpStream, web: Arc<Shared>) {
             end: micros(web.began.elapsed()),
             status: if written { answer.status } else { 0 },
             retry_after: retry_after.filter(|_| written).and_then(|(_, seconds)| seconds.parse().ok()),
+            is_coarse: false,
         };
         lock(&web).entries.push(entry);
         if !written {
