@@ -2457,8 +2457,7 @@ class SettledTask(Model):
 class SiteNews(Model):
     """A node's findings about the site of a block, for its pace."""
 
-    #: Milliseconds since the last request to the site began; if it may have opened its connection: since it was
-    #: answered.
+    #: Milliseconds since the last answer of the site ended, or since the last request began if that is later.
     last_began: int | None = None
     #: Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     retry_after: int | None = None
