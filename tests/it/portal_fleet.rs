@@ -110,10 +110,9 @@ impl Fleet {
     async fn connect(api: &Api, job: &str) -> Self {
         let mut nodes = Vec::new();
         for i in 0..NODES {
-            let node = Node::connect(api, &id(), "&maxprocesscount=4").await;
-            let facts = json!({ "nodeId": node.id, "name": format!("{EVIL} {i:02}"), "group": if i % 2 == 0 { EVIL } else { "default" } });
-            assert_eq!(api.post("/node/heartbeat", &facts).await.0, 204);
-            nodes.push(node);
+            let mut facts = url::form_urlencoded::Serializer::new("&maxprocesscount=4".to_owned());
+            facts.append_pair("name", &format!("{EVIL} {i:02}")).append_pair("group", if i % 2 == 0 { EVIL } else { "default" });
+            nodes.push(Node::connect(api, &id(), &facts.finish()).await);
         }
         let mut workers = Vec::new();
         for i in 0..WORKERS {
@@ -187,7 +186,6 @@ const TOO_WIDE: &str =
     "return document.documentElement.scrollWidth > document.documentElement.clientWidth + 1 ? document.documentElement.scrollWidth : 0;";
 
 #[test]
-#[ignore = "takes minutes on a busy machine: cargo test --features faults --test it -- --ignored portal_fleet"]
 fn every_page_of_a_large_fleet_opens_and_executes_nothing_that_others_wrote() {
     crate::support::journey_within(Duration::from_secs(400), async {
         let pictures_folder = std::env::var_os("WEBLOOM_SCREENSHOTS").map(PathBuf::from);
