@@ -130,7 +130,7 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
 
-    /// Delay between the starts of two downloads from one site [default: 1000 at public hosts, 0 at private ones]
+    /// Delay between an answer of a site and the next request to it [default: 1000 at public hosts, 0 at private ones]
     #[arg(long, value_name = "MS", alias = "delay-ms", value_parser = clap::value_parser!(u32).range(..=86_400_000))]
     pub delay: Option<u32>,
 

@@ -162,7 +162,7 @@ pub struct Block {
 pub struct Pace {
     /// The site: a host, a registrable domain or an IP address.
     pub site: String,
-    /// Minimum milliseconds between the starts of two requests, first tries and retries alike.
+    /// Minimum milliseconds between the end of an answer and the next request, first tries and retries alike.
     pub delay: u64,
     /// Random extra delay, at most this many milliseconds.
     #[serde(default)]

@@ -1748,7 +1748,7 @@ class Pace(Model):
 
     #: Maximum number of concurrent requests.
     connections: int
-    #: Minimum milliseconds between the starts of two requests, first tries and retries alike.
+    #: Minimum milliseconds between the end of an answer and the next request, first tries and retries alike.
     delay: int
     #: Random extra delay, at most this many milliseconds.
     jitter: int
