@@ -57,6 +57,7 @@ pub mod task;
 pub mod time;
 #[cfg(feature = "broker")]
 pub mod unread;
+#[cfg(feature = "broker")]
 pub mod whereabouts;
 #[cfg(feature = "broker")]
 pub mod work_history;
