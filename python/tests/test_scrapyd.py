@@ -213,7 +213,7 @@ def test_what_cannot_work_is_said(broker: Broker, tmp_path: Path) -> None:
     assert "does not have this token" in wrong.stdout
     reader = client(broker, "reader-0123456789abc")
     assert reader.projects() == []
-    with pytest.raises(ErrorResponse, match="may not do that"):
+    with pytest.raises(ErrorResponse, match="is not enough for this call"):
         reader.schedule("shop", "pages")
 
     def add(egg: bytes | None, **fields: str) -> str:
