@@ -242,6 +242,8 @@ if [[ -n $python ]]; then
     say "Rust"
 fi
 rust_tests --lib --bins --tests
+# Too much for a machine that runs other tests at the same time.
+rust_tests --test it -- --ignored --test-threads 1
 
 # The same store and the same journeys with the other database. It runs for these tests alone, and is gone with them.
 say "PostgreSQL"
