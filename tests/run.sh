@@ -263,12 +263,11 @@ options="-p $port -k $cluster -c listen_addresses=127.0.0.1 -c fsync=off -c max_
 trap 'rm -f "$log" "$part"; cd "$cluster" && "${owner[@]}" "$bin/pg_ctl" -D "$cluster/data" -m immediate stop >/dev/null; rm -rf "$cluster"' EXIT
 export WEBLOOM_TEST_POSTGRES=postgres://webloom@127.0.0.1:$port
 rust_tests --lib -- store::
-# Not those about pages, documents, downloads and the command line, which the store does not change, two that measure time, and
-# clock::, one of which does not end in its time there: to be found out.
+# Not those about pages, documents, downloads and the command line, which the store does not change, and two that measure time.
 rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip documents:: --skip packaging:: \
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet:: \
     --skip hostile:: --skip redirect --skip real_input:: --skip agent_ --skip command_ --skip tls:: --skip http2:: --skip sockets:: \
-    --skip addresses:: --skip settings:: --skip clock::
+    --skip addresses:: --skip settings::
 
 say "all tests together"
 mapfile -t again < <(sed -nE 's/^RERUN (.*)$/\1/p' "$log" | sort -u)
