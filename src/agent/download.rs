@@ -83,7 +83,7 @@ pub struct Downloader {
     /// Requests without a pace in progress, by host.
     pub crowd: Rc<Crowd>,
     /// Number of blocks without a pace that begin requests at once.
-    pub places: usize,
+    pub slots: usize,
 }
 
 impl Downloader {
@@ -101,7 +101,7 @@ impl Downloader {
             blocks: Cell::new(0),
             waiting: Arc::new(Semaphore::new(config.max_connections as usize)),
             crowd: Rc::default(),
-            places: config.max_process_count as usize,
+            slots: config.max_process_count as usize,
         }
     }
 

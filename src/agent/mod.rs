@@ -136,10 +136,12 @@ struct Agent {
     reporter: report::Reporter,
     holdings: holdings::Holdings,
     programs: Rc<program::Programs>,
-    /// Slots for blocks in progress.
-    places: Semaphore,
+    /// Slots for blocks without a pace.
+    slots: Semaphore,
     /// Slots for blocks with a pace.
     sites: Semaphore,
+    /// Limits the blocks that have left their slots: the broker counts them nowhere.
+    waiting: Semaphore,
 }
 
 impl Agent {
@@ -149,8 +151,9 @@ impl Agent {
             reporter: report::Reporter::new(&config, client),
             holdings: holdings::Holdings::default(),
             programs: program::Programs::new(&config),
-            places: Semaphore::new(config.max_process_count as usize),
+            slots: Semaphore::new(config.max_process_count as usize),
             sites: Semaphore::new(config.max_sites as usize),
+            waiting: Semaphore::new(config.max_sites as usize),
             node_id: identity.node_id,
             instance: identity.instance,
             config,
@@ -289,14 +292,14 @@ impl Agent {
         // Released in every case: the broker resends a block that is neither reported nor listed.
         let _release = Release(&self.holdings, &holding);
         // A site with a pace uses little of the machine, so its block does not wait for the other slots.
-        let places = if block.pace.is_some() { &self.sites } else { &self.places };
-        if let Ok(place) = places.acquire().await {
+        let slots = if block.pace.is_some() { &self.sites } else { &self.slots };
+        if let Ok(permit) = slots.acquire().await {
             let post = |parcel| self.reporter.send(holding.block_id, parcel).boxed_local();
-            let place = Cell::new(Some(place));
-            // A block that only waits uses as little of the machine as one with a pace.
-            let leave = || match self.sites.try_acquire() {
-                Ok(site) => {
-                    place.set(Some(site));
+            let permit = Cell::new(Some(permit));
+            // A block that only waits uses little of the machine, too.
+            let leave = || match self.waiting.try_acquire() {
+                Ok(waiting) => {
+                    permit.set(Some(waiting));
                     self.holdings.leave(&holding);
                     true
                 }

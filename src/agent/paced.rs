@@ -135,14 +135,10 @@ pub async fn paced(
             // Release a permit that cannot be used now to other sites.
             _ => (permit, queueing) = (None, None),
         }
-        let mut oldest = reports.open_since().filter(|_| posting.is_none());
-        if posting.is_none() && reports.are_parts {
-            let patience = Reports::patience(downloader.blocks.get());
-            if memory.is_tight() || oldest.is_some_and(|since| since.elapsed() >= patience) {
-                reports.close();
-            }
-            oldest = reports.open_since().map(|since| since + patience);
-            posting = reports.next_part().map(post);
+        let mut due = None;
+        if posting.is_none() {
+            let (part, next) = reports.due(downloader.blocks.get(), memory.is_tight());
+            (posting, due) = (part.map(post), next);
         }
         let begin = if let Claim::At(at) = outlook { Some(gate.instant(at)) } else { None };
         tokio::select! {
@@ -155,11 +151,11 @@ pub async fn paced(
             }
             next = next(&mut queueing), if queueing.is_some() => (permit, queueing) = (next, None),
             () = at(begin), if begin.is_some() => {}
-            () = at(oldest), if oldest.is_some() && posting.is_none() => {}
+            () = at(due), if due.is_some() && posting.is_none() => {}
             () = changed => {}
             () = heard, if outlook == Claim::Later => {}
             () = eased, if !may_begin => {}
-            () = pressed, if posting.is_none() && oldest.is_some() => {}
+            () = pressed, if posting.is_none() && reports.open_since().is_some() => {}
         }
     }
     // Release the permit to other sites while the last part is sent.

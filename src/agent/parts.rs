@@ -103,14 +103,18 @@ impl Reports {
         }
     }
 
-    /// The longest time that a result waits to be reported, while the agent works on this number of blocks.
-    #[must_use]
-    pub fn patience(blocks: u32) -> Duration {
-        OLDEST.max(OLDEST_OF_EACH * blocks)
+    /// Completes the open part if it is old enough, while the agent works on this number of blocks, or if memory is tight. Returns the
+    /// next part to post, and when the open part will be old enough.
+    pub fn due(&mut self, blocks: u32, is_tight: bool) -> (Option<Parcel>, Option<Instant>) {
+        let patience = OLDEST.max(OLDEST_OF_EACH * blocks);
+        if is_tight || self.open_since().is_some_and(|since| since.elapsed() >= patience) {
+            self.close();
+        }
+        (self.next_part(), self.open_since().map(|since| since + patience))
     }
 
     /// Completes the current part, however small it is.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         if self.are_parts && !self.open.pack.is_empty() {
             self.closed.push_back(std::mem::replace(&mut self.open, Part::new(&self.index, &self.account)));
         }
@@ -129,7 +133,7 @@ impl Reports {
     }
 
     /// The next part, if one waits.
-    pub fn next_part(&mut self) -> Option<Parcel> {
+    fn next_part(&mut self) -> Option<Parcel> {
         let part = self.closed.pop_front()?;
         Some(sealed(part, self.clock.clone(), |index| index.part = true))
     }

@@ -1,5 +1,5 @@
 //! A block without a pace: ThreadNum requests at a time, in their order. If the broker accepts parts, a request that waits longer than
-//! others leaves its slot ([`Slots`]), and a block that only waits leaves its place at the node to another block.
+//! others leaves its slot ([`Slots`]), and a block that only waits leaves its slot at the node to another block.
 
 use super::asked::{earlier_tries, request_id};
 use super::block::{Cut, Ports, ended, guarded, last_part};
@@ -7,7 +7,7 @@ use super::crowd::{HostKey, Visit, host_of};
 use super::download::{Downloader, Outcome, Rules};
 use super::paced::{AtWork, at};
 use super::parts::Reports;
-use super::slots::{Millis, Slots};
+use super::slots::{Millis, PATIENCE, Slots};
 use crate::protocol::node::GivenBack;
 use futures_util::FutureExt;
 use futures_util::StreamExt;
@@ -35,11 +35,11 @@ pub async fn unpaced(
     let thread_num = rules.settings.thread_num.max(1) as usize;
     let (keys, hosts) = hosts(rules, requests);
     let mut slots = Slots::new(thread_num, hosts.clone());
-    let most_at_host = thread_num.saturating_mul(downloader.places);
+    let most_at_host = thread_num.saturating_mul(downloader.slots);
     // What requests in progress hold: their visits, and the permits of those that have left their slots.
     let mut visits: HashMap<usize, Visit> = HashMap::new();
     let mut permits: HashMap<usize, OwnedSemaphorePermit> = HashMap::new();
-    let mut has_place = true;
+    let mut has_slot = true;
     let epoch = Instant::now();
     let mut at_work = FuturesUnordered::new();
     let mut order = Order::new(requests);
@@ -77,21 +77,21 @@ pub async fn unpaced(
         if slots.are_over() {
             break;
         }
-        if has_place && reports.are_parts && slots.only_wait() {
-            has_place = !(ports.leave)();
+        if has_slot && reports.are_parts && slots.only_wait() {
+            has_slot = !(ports.leave)();
         }
-        let mut oldest = reports.open_since().filter(|_| posting.is_none());
-        if posting.is_none() && reports.are_parts {
-            let patience = Reports::patience(downloader.blocks.get());
-            if memory.is_tight() || oldest.is_some_and(|since| since.elapsed() >= patience) {
-                reports.close();
-            }
-            oldest = reports.open_since().map(|since| since + patience);
-            posting = reports.next_part().map(ports.post);
+        let mut due = None;
+        if posting.is_none() {
+            let (part, next) = reports.due(downloader.blocks.get(), memory.is_tight());
+            (posting, due) = (part.map(ports.post), next);
         }
-        // Only a request that has not begun, or the place of the block, is worth a look at the slots.
-        let leave =
-            slots.next_leave().filter(|_| reports.are_parts && (may_begin || has_place)).map(|at| epoch + Duration::from_millis(at));
+        // Only a request that has not begun, or the slot of the block, is worth a look at the slots.
+        let leave = match slots.next_leave() {
+            // The block must keep its slot for now: it tries again.
+            None if has_slot && slots.only_wait() => Some(now.saturating_add(PATIENCE)),
+            next => next.filter(|_| may_begin || has_slot),
+        };
+        let leave = leave.filter(|_| reports.are_parts).map(|at| epoch + Duration::from_millis(at));
         tokio::select! {
             Some((place, mut outcome)) = at_work.next() => {
                 slots.end(place);
@@ -113,7 +113,7 @@ pub async fn unpaced(
                 }
             }
             () = at(leave), if leave.is_some() => {}
-            () = at(oldest), if oldest.is_some() && posting.is_none() => {}
+            () = at(due), if due.is_some() && posting.is_none() => {}
             () = crowd_eased, if is_refused => {}
             () = eased, if !may_begin => {}
             () = pressed, if posting.is_none() && reports.open_since().is_some() => {}
