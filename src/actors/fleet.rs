@@ -215,21 +215,10 @@ mod tests {
 
     /// A node with this number of slots; `cpu`: its last heartbeat, if it sent one.
     fn node(n: u128, group: &str, slots: u32, cpu: Option<u32>) -> Candidate {
-        let facts = NodeFacts {
-            node_id: NodeId(uuid::Uuid::from_u128(n)),
-            name: None,
-            node_type: "Console".to_owned(),
-            ip_address: String::new(),
-            processor_count: 4,
-            group: group.to_owned(),
-            operating_system: "Linux".to_owned(),
-            memory: 8_000,
-            max_process_count: slots,
-            max_sites: None,
-            max_programs: None,
-        };
-        let load = cpu.map(|cpu| NodeLoad { process_count: 0, cpu, free_memory: 4_000 });
-        Candidate { facts, is_open: true, is_online: true, load, at_work: 0 }
+        let node = crate::domain::application::choice::tests::node(n);
+        let facts = NodeFacts { group: group.to_owned(), max_process_count: slots, ..node.facts };
+        let load = cpu.map(|cpu| NodeLoad { cpu, ..node.load.expect("a heartbeat") });
+        Candidate { facts, load, ..node }
     }
 
     /// Runs that wait in a fleet, and what woke them.

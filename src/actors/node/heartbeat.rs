@@ -31,9 +31,6 @@ impl NodeActor {
         // Only for later inspection. Nothing waits for this write, and losing it in a crash is acceptable.
         drop(self.context.store.write(AddNodeStatus { node: self.id(), load, now }));
         if let Some(holding) = &heartbeat.holding {
-            if !self.greeted {
-                self.believe(holding);
-            }
             self.compare(holding);
         }
         self.compare_programs(heartbeat.programs.as_deref());
@@ -42,16 +39,6 @@ impl NodeActor {
         if !self.greeted {
             self.greeted = true;
             self.announce(ctx);
-        }
-    }
-
-    /// At its first heartbeat, count the blocks that a node lists as held until their run decides. Otherwise the node could
-    /// receive more blocks than its limit before the run answers.
-    fn believe(&mut self, holding: &[Holding]) {
-        for block in holding.iter().filter(|block| self.context.addresses.runs.get(block.identity).is_some()) {
-            if block.block_id.seq_in(block.identity).is_some() {
-                self.held.entry(block.block_id).or_insert(held(block));
-            }
         }
     }
 
@@ -72,7 +59,7 @@ impl NodeActor {
             if let Some(seq) = block.block_id.seq_in(block.identity) {
                 by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
                 if !self.greeted {
-                    // Blocks that the node already has use slots at once; their run rejects those that are not valid.
+                    // Blocks that the node already has use slots at once, before their run answers; it rejects those that are not valid.
                     self.held.entry(block.block_id).or_insert(held(block));
                 }
             }

@@ -103,12 +103,16 @@ impl NodeActor {
         NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.guard.stats())))
     }
 
-    /// Number of further blocks of this kind that the node can accept.
-    fn free(&self, room: Room) -> u32 {
+    /// Number of slots of this kind that blocks use.
+    fn used(&self, room: Room) -> u32 {
         // A node that does not report a site limit has one pool of slots for both kinds.
         let is_one = self.facts.max_sites.is_none();
-        let held = self.held.values().filter(|held| !held.waits && (is_one || held.room == room)).count();
-        self.facts.room(room).saturating_sub(held as u32)
+        self.held.values().filter(|held| !held.waits && (is_one || held.room == room)).count() as u32
+    }
+
+    /// Number of further blocks of this kind that the node can accept.
+    fn free(&self, room: Room) -> u32 {
+        self.facts.room(room).saturating_sub(self.used(room))
     }
 
     /// Sends the dispatcher the free slots of the node.

@@ -5,7 +5,7 @@ use crate::actors::application::{ApplicationHandle, ProgramEvent};
 use crate::actors::run_shell::AtWork;
 use crate::domain::application::choice::Candidate;
 use crate::domain::ids::Identity;
-use crate::domain::node::NodeWork;
+use crate::domain::node::{NodeWork, Room};
 use crate::protocol::application::{ProgramRef, ProgramState};
 use crate::protocol::node::ToNode;
 use actix::{AsyncContext, Handler};
@@ -39,7 +39,7 @@ impl NodeActor {
             is_open: self.enabled,
             is_online: self.sender.is_some(),
             load: self.load,
-            at_work: self.held.len() as u32,
+            at_work: self.used(Room::Block),
         });
     }
 

@@ -180,7 +180,7 @@ pub fn fits(settings: &ApplicationSettings, node: &Candidate) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::super::job::Properties;
     use super::*;
     use proptest::prelude::*;
@@ -191,7 +191,8 @@ mod tests {
         ApplicationSettings::read(&Properties(all)).expect("settings")
     }
 
-    fn node(n: u128) -> Candidate {
+    /// A node that fits most jobs.
+    pub(crate) fn node(n: u128) -> Candidate {
         let facts = NodeFacts {
             node_id: NodeId(uuid::Uuid::from_u128(n)),
             name: None,
