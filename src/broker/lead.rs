@@ -13,6 +13,7 @@ use crate::config::broker::BrokerConfig;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::sites::SiteState;
 use crate::domain::time::Timestamp;
+use crate::edge::forward::Standbys;
 use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, Guard, Owners};
 use crate::service::Service;
@@ -144,6 +145,7 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
         budget: Budget::new(config.in_flight_bytes),
         ids_per_token: config.ids_per_token,
         traffic: Traffic::new(config.connections),
+        standbys: Standbys::default(),
         is_tls: config.tls.is_some(),
     }
 }

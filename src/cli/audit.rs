@@ -37,7 +37,7 @@ pub struct Args {
     /// Only calls on this object: its name, its id or at least 4 digits that the id begins or ends with
     #[arg(long)]
     object: Option<String>,
-    /// Only this operation, such as triggerJob
+    /// Only this operation, such as updateJob
     #[arg(long)]
     operation: Option<String>,
     /// Only calls from this time on
@@ -74,14 +74,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 const NAMED: [(&str, Noun); 6] =
     [("job", JOB), ("job", DELETED_JOB), ("group", GROUP), ("node", NODE), ("worker", WORKER), ("alert", ALERT)];
 
-/// The text by which the audit knows an object. Digits of an id are left to the broker: the object may have been deleted.
+/// The text by which the audit knows an object. Digits that are nobody's name, or part of several ids, are left to the broker: the object
+/// may have been deleted.
 async fn object_of(client: &Client, kind: Option<&str>, text: String) -> Result<String, Failure> {
-    if text.parse::<IdPart>().is_ok() {
-        return Ok(text);
-    }
+    let is_id_part = text.parse::<IdPart>().is_ok();
     for (_, noun) in NAMED.iter().filter(|(of, _)| kind.is_none_or(|kind| kind == *of)) {
-        if let Some(id) = find_if_any(client, *noun, &text).await? {
-            return Ok(id);
+        match find_if_any(client, *noun, &text).await {
+            Ok(Some(id)) => return Ok(id),
+            Err(failure) if !is_id_part => return Err(failure),
+            Ok(None) | Err(_) => {}
         }
     }
     Ok(text)

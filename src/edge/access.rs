@@ -113,7 +113,10 @@ where
                 return refused;
             }
             let edge = request.app_data::<web::Data<Edge>>().cloned();
-            let call = admission.audited.zip(edge.as_ref()).map(|(audited, edge)| audited.begin(edge, &request));
+            let call = match admission.audited.zip(edge.as_ref()).map(|(audited, edge)| audited.begin(edge, &request)).transpose() {
+                Ok(call) => call,
+                Err(problem) => return refused(problem.into()),
+            };
             let response = match A::from_request(&request, &mut payload.into_inner()).await {
                 Ok(arguments) => answered(handler.call(arguments).await.respond_to(&request)),
                 Err(error) => HttpResponse::from_error(error),

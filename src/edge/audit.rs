@@ -4,6 +4,7 @@ use super::Edge;
 use super::access::Access;
 use super::auth::{Caller, Need};
 use super::route::Operation;
+use crate::protocol::problem::Problem;
 use crate::service::AuditedCall;
 use actix_web::http::header::LOCATION;
 use actix_web::http::{Method, StatusCode};
@@ -38,16 +39,16 @@ impl Audited {
         let need = if matches!(operation.access, Access::By { need: None, .. }) { Need::Admin } else { operation.access.need()? };
         let changes = operation.method != Method::GET || operation.only_leader && need != Need::Read;
         let is_of_people = matches!(need, Need::Operate | Need::Edit | Need::Admin);
-        (changes && is_of_people && !operation.is_in_its_run).then(|| Self { operation: operation.name, kind: kind(path) })
+        (changes && is_of_people && !operation.is_recorded_in_its_run).then(|| Self { operation: operation.name, kind: kind(path) })
     }
 
-    pub(super) fn begin(self, edge: &Edge, request: &HttpRequest) -> Call {
+    pub(super) fn begin(self, edge: &Edge, request: &HttpRequest) -> Result<Call, Problem> {
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
         let path = request.match_info();
         let object = OBJECTS.iter().find_map(|part| path.get(part)).map(short);
         let forwarded_for = request.headers().get("X-Forwarded-For").and_then(|value| value.to_str().ok()).map(short);
         request.extensions_mut().insert(Members::default());
-        Call(edge.service.audit_begin(AuditedCall {
+        let id = edge.service.audit_begin(AuditedCall {
             role: caller.role_name(),
             caller: caller.name,
             address: request.peer_addr().map(|address| address.ip().to_string()),
@@ -55,7 +56,8 @@ impl Audited {
             operation: self.operation,
             kind: self.kind,
             object,
-        }))
+        })?;
+        Ok(Call(id))
     }
 }
 

@@ -19,7 +19,8 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
 use url::{Host, Url};
 
 /// The header of a call that a standby passed on. Another standby refuses it, so that no call goes round in circles.
@@ -43,6 +44,8 @@ const OF_CONNECTION: [HeaderName; 10] = [
 const CONNECT: Duration = Duration::from_secs(3);
 /// Interval between two checks whether the leader still leads.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long the addresses of the standbys are taken as they were.
+const KNOWN: Duration = Duration::from_secs(2);
 
 /// The client of a thread of the standby's server.
 #[must_use]
@@ -139,6 +142,28 @@ fn add_origin(edge: &Edge, request: &HttpRequest, to: &mut HeaderMap) {
     }
 }
 
+/// The addresses of the standbys, as they were known a moment ago: each call with the header asks for them.
+#[derive(Debug, Clone, Default)]
+pub struct Standbys(Arc<Mutex<Option<(Instant, Vec<IpAddr>)>>>);
+
+impl Standbys {
+    async fn contain(&self, edge: &Edge, peer: IpAddr) -> bool {
+        let mut known = self.0.lock().await;
+        let known = match known.take() {
+            Some((at, addresses)) if at.elapsed() < KNOWN => known.insert((at, addresses)),
+            _ => {
+                let mut found = Vec::new();
+                let brokers = edge.service.brokers().await.unwrap_or_default();
+                for broker in brokers.iter().filter(|broker| broker.role == BrokerRole::Standby && !broker.is_this) {
+                    found.extend(addresses(&broker.url).await);
+                }
+                known.insert((Instant::now(), found))
+            }
+        };
+        known.1.contains(&peer)
+    }
+}
+
 /// The address that a call came from: that of the peer or, if the peer is a standby that passed the call on, the one that it names.
 pub(super) async fn origin(edge: &Edge, request: &HttpRequest) -> Option<IpAddr> {
     let peer = request.peer_addr()?.ip().to_canonical();
@@ -146,12 +171,7 @@ pub(super) async fn origin(edge: &Edge, request: &HttpRequest) -> Option<IpAddr>
         return Some(peer);
     }
     // Anyone can send these headers: only those of a standby of this database count.
-    for broker in edge.service.brokers().await.unwrap_or_default() {
-        if broker.role == BrokerRole::Standby && !broker.is_this && addresses(&broker.url).await.contains(&peer) {
-            return named(request.headers()).or(Some(peer));
-        }
-    }
-    Some(peer)
+    if edge.standbys.contain(edge, peer).await { named(request.headers()).or(Some(peer)) } else { Some(peer) }
 }
 
 /// The address that the last sender of a call has added.

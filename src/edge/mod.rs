@@ -60,6 +60,8 @@ pub struct Edge {
     pub budget: Budget,
     /// Open calls and connections.
     pub traffic: Traffic,
+    /// The addresses of the standbys, whose word on the origin of a call counts.
+    pub standbys: forward::Standbys,
     /// Whether this server terminates TLS itself.
     pub is_tls: bool,
 }
@@ -75,8 +77,8 @@ impl Edge {
         Ok(())
     }
 
-    /// Makes a change that also changes the stored tokens, and reads them again. Both are completed if the caller leaves meanwhile, and the
-    /// tokens are read again until that succeeds.
+    /// Makes a change that also changes the stored tokens, and reads them again, until that succeeds. Both are completed if the caller leaves
+    /// meanwhile. A change that failed is answered at once.
     ///
     /// # Errors
     /// Those of the change.
@@ -84,9 +86,14 @@ impl Edge {
         let edge = self.clone();
         let done = actix_web::rt::spawn(async move {
             let done = change.await;
-            while let Err(problem) = edge.load_tokens().await {
-                log::warn!("failed to read the named tokens, retrying reason={}", problem.detail);
-                tokio::time::sleep(RELOAD_PAUSE).await;
+            let reload = actix_web::rt::spawn(async move {
+                while let Err(problem) = edge.load_tokens().await {
+                    log::warn!("failed to read the named tokens, retrying reason={}", problem.detail);
+                    tokio::time::sleep(RELOAD_PAUSE).await;
+                }
+            });
+            if done.is_ok() {
+                reload.await.map_err(|_| Problem::internal())?;
             }
             done
         });

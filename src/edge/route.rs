@@ -190,7 +190,7 @@ pub struct Operation {
     /// Its handler shows a token that is limited to groups only their jobs.
     pub(super) limits_itself: bool,
     /// The run that it makes says who made it, so the audit does not list the call.
-    pub(super) is_in_its_run: bool,
+    pub(super) is_recorded_in_its_run: bool,
 }
 
 impl Operation {
@@ -207,7 +207,7 @@ impl Operation {
             failures: Vec::new(),
             only_leader: false,
             limits_itself: false,
-            is_in_its_run: false,
+            is_recorded_in_its_run: false,
         }
     }
 
@@ -334,7 +334,7 @@ impl Operation {
 
     /// It makes runs, each of which stores who made it. The audit does not list such calls: there may be thousands a second.
     pub fn recorded_in_its_run(mut self) -> Self {
-        self.is_in_its_run = true;
+        self.is_recorded_in_its_run = true;
         self
     }
 

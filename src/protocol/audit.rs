@@ -23,7 +23,7 @@ pub struct AuditOutput {
     /// What a proxy or a standby says of the caller's address (`X-Forwarded-For`). The broker does not check it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub forwarded_for: Option<String>,
-    /// The operation, by its name in the OpenAPI document: `triggerJob`.
+    /// The operation, by its name in the OpenAPI document: `updateJob`.
     pub operation: String,
     /// The kind of the object: `job`.
     pub kind: String,

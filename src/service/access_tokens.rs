@@ -10,6 +10,8 @@ use crate::protocol::access_tokens::{NewToken, TokenInput, TokenOutput};
 use crate::protocol::problem::Problem;
 use crate::protocol::token::{NAMED, role};
 use crate::store::{DeleteToken, GroupOfJob, GroupOfNamed, GroupOfRun, InsertToken, ListTokens, StoreError, StoredToken};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of named tokens.
 const MOST: usize = 1_000;
@@ -21,7 +23,11 @@ const MOST_GROUPS: usize = 100;
 const RESERVED: [&str; 4] = ["broker", "scheduler", "workflow", "webhook"];
 
 fn damaged(token: &StoredToken, what: &str) -> Problem {
-    log::error!("stored token is damaged name={} member={what}", token.name);
+    // A standby reads the tokens each second.
+    static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if LOGGED.lock().unwrap_or_else(PoisonError::into_inner).insert(token.hash.clone()) {
+        log::error!("stored token is damaged name={} member={what}", token.name);
+    }
     Problem::internal()
 }
 

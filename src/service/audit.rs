@@ -73,8 +73,11 @@ fn output(row: AuditRow) -> AuditOutput {
 
 impl Service {
     /// Stores that a call begins; it is in the write queue when this returns. Returns the id for [`Service::audit_end`].
-    #[must_use]
-    pub fn audit_begin(&self, call: AuditedCall) -> String {
+    ///
+    /// # Errors
+    /// The database cannot be reached: the call would be rejected anyway, and what waits for the database must not grow with each call.
+    pub fn audit_begin(&self, call: AuditedCall) -> Result<String, Problem> {
+        self.context.store.check_reachable().map_err(|e| problem_of(&e))?;
         let now = Timestamp::now();
         let random = uuid::Uuid::new_v4().simple().to_string();
         let id = format!("{:012x}{:08x}{}", now.0.max(0), NUMBER.fetch_add(1, Relaxed), &random[..12]);
@@ -94,7 +97,7 @@ impl Service {
             status: None,
         };
         log_failure(self.context.store.write_unbounded(InsertAudit(row)), "begin");
-        id
+        Ok(id)
     }
 
     /// Stores the result of a call.

@@ -263,10 +263,16 @@ impl Store {
         async move { answer?.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer is gone".into()))) }
     }
 
+    /// Tells whether the server of the database can be reached, as far as is known.
+    ///
+    /// # Errors
+    /// It cannot: calls are rejected until it can.
+    pub fn check_reachable(&self) -> Result<(), StoreError> {
+        if self.gauge.is_away() { Err(StoreError::Unreachable("waiting for it".into())) } else { Ok(()) }
+    }
+
     fn enqueue<O: WriteOp>(&self, op: O) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
-        if self.gauge.is_away() {
-            return Err(StoreError::Unreachable("waiting for it".into()));
-        }
+        self.check_reachable()?;
         let waiting = self.gauge.enter(op.weight()).ok_or(StoreError::Busy)?;
         self.enter(op, waiting)
     }
@@ -305,9 +311,7 @@ impl Store {
     /// # Errors
     /// Writes fail.
     pub async fn check_disk(&self) -> Result<(), StoreError> {
-        if self.gauge.is_away() {
-            return Err(StoreError::Unreachable("waiting for it".into()));
-        }
+        self.check_reachable()?;
         if let Some(error) = self.gauge.recent_disk_trouble() {
             return Err(error);
         }

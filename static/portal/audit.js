@@ -34,7 +34,7 @@ export async function audit(page) {
       key: one.id,
       cells: [time(one.at), one.caller ?? "", one.role ?? "", one.forwardedFor ? `${one.forwardedFor} via ${one.address}` : one.address ?? "", one.operation, one.kind, objectText(one),
         h("span", { class: "wrap" }, one.members ?? ""), resultText(one.status)],
-    })), "No call matches. Calls that change something are listed here."), pages("/audit", query, nextCursor));
+    })), "No call matches. Calls that change something are listed here; calls that make runs are not: each run shows who made it."), pages("/audit", query, nextCursor));
     page.mount(() => body);
   });
 }

@@ -340,7 +340,7 @@ class AuditOutput(Model):
     id: str
     #: The kind of the object: `job`.
     kind: str
-    #: The operation, by its name in the OpenAPI document: `triggerJob`.
+    #: The operation, by its name in the OpenAPI document: `updateJob`.
     operation: str
     #: The address that the connection came from.
     address: str | None = None

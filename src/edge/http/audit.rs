@@ -39,7 +39,7 @@ pub struct Query {
     kind: Option<String>,
     /// Only those on this object, as the call named it, or with an id that begins or ends with these digits (at least 4).
     object: Option<String>,
-    /// Only this operation: `triggerJob`.
+    /// Only this operation: `updateJob`.
     operation: Option<String>,
     /// Only those made at this time or later.
     from: Option<Timestamp>,

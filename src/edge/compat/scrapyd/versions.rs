@@ -96,9 +96,11 @@ pub async fn add(edge: &Edge, project: &str, version: &str, egg: Incoming, by: O
         (Ok(_), _) => {}
         (Err(_), None) => remove(edge, &added, by).await?,
         (Err(_), Some(before)) => {
-            let old = JobInput { properties: Some(before.properties.0.clone()), ..JobInput::default() };
-            edge.service.update_job(before.job, old, by).await?;
-            remove_egg(edge, &added).await?;
+            // If it has been changed meanwhile, it stays as it is.
+            let old = JobInput { properties: Some(before.properties.0.clone()), version: Some(added.job_version), ..JobInput::default() };
+            if edge.service.update_job(before.job, old, by).await.is_ok() {
+                remove_egg(edge, &added).await?;
+            }
         }
     }
     listed.map(|spiders| spiders.len())
