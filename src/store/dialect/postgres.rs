@@ -132,8 +132,9 @@ async fn connect(url: &ServerUrl) -> Result<AsyncPgConnection, String> {
     for (host, server) in url.servers() {
         let mut config: tokio_postgres::Config = server.parse().map_err(|e: tokio_postgres::Error| causes(&e))?;
         // As libpq: for the whole of an attempt. A server that hangs must not keep the next one from being asked.
-        let limit = config.get_connect_timeout().copied().unwrap_or(if is_only { SILENT } else { CONNECT });
-        config.connect_timeout(limit.min(CONNECT));
+        let chosen = config.get_connect_timeout().copied();
+        let limit = chosen.unwrap_or(if is_only { SILENT } else { CONNECT });
+        config.connect_timeout(chosen.unwrap_or(CONNECT));
         let failed = match tokio::time::timeout(limit, connect_to(config, url)).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(e)) => e,
