@@ -175,7 +175,7 @@ fn check_members(job: &mut Job, input: &JobInput) -> Result<(), Problem> {
         ("command", JobKind::Application, input.command.is_some()),
     ];
     if let Some((member, its, _)) = given.into_iter().find(|(_, its, is_given)| *is_given && *its != kind) {
-        let detail = format!("a {} job has no `{member}`. Set `jobType` to `{}`, or leave `{member}` out", kind.name(), its.name());
+        let detail = format!("a job of type {} has no `{member}`. Set `jobType` to `{}`, or leave `{member}` out", kind.name(), its.name());
         return Err(Problem::invalid(member, detail));
     }
     let is_said = |key: &str| input.properties.as_ref().is_some_and(|given| Properties(given.clone()).get(key).is_some());

@@ -48,7 +48,13 @@ pub async fn hook(shell: &Shell, command: HookCommand) -> Result<ExitCode, Failu
         HookCommand::Create { job, name } => {
             let id = find(&shell.client, &job.job).await?;
             let answer = shell.client.post(&["jobs", &id, "hooks"], &[], &json!({ "name": name })).await?;
-            shell.show(&answer, |hook| card(&["id", "path", "secret"].map(|key| (key, some(hook, key)))))
+            shell.show(&answer, |hook| {
+                let call = some(hook, "secret")
+                    .zip(some(hook, "path"))
+                    .map(|(secret, path)| format!("curl --request POST --header 'Webloom-Secret: {secret}' \"$WEBLOOM_BROKER{path}\""));
+                let [id, path, secret] = ["id", "path", "secret"].map(|key| (key, some(hook, key)));
+                card(&[id, path, secret, ("call", call)])
+            })
         }
         HookCommand::Delete { job, hook } => {
             let id = find(&shell.client, &job.job).await?;
