@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of robots.txt files in memory.
 const MOST_ROBOTS: usize = 100_000;
+/// Fetches of robots.txt in progress, after which those that are over are removed.
+const MOST_FETCHES: usize = 1_000;
 /// Number of files that are evicted at once, because the search for them takes time.
 const ROBOTS_EVICTED: usize = 1_000;
 /// Minimum time for which a node may continue without a message from its broker, in milliseconds.
@@ -116,6 +118,10 @@ impl Sites {
         let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
         if fetches.get(key).is_some_and(|(other, until)| *other != run && *until > now) {
             return false;
+        }
+        if fetches.len() >= MOST_FETCHES {
+            // Of runs whose actors ended without a word.
+            fetches.retain(|_, (_, until)| *until > now);
         }
         fetches.insert(key.clone(), (run, until));
         true
