@@ -6,7 +6,6 @@ import contextlib
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from webloom import models
+from webloom.conformance import Proxy
 from webloom.testing import Broker
 
 HERE = Path(__file__).parent
@@ -109,66 +109,9 @@ class Program:
             print("\n".join(self.lines[-300:]))
 
 
-class Network:
-    """A proxy in front of a broker, which can be cut, or swallow what is sent."""
-
-    def __init__(self, target: str) -> None:
-        host, _, port = target.partition("://")[2].partition(":")
-        self.target = (host, int(port))
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.pairs: list[tuple[socket.socket, socket.socket]] = []
-        self.is_open = True
-        self.connections = 0
-        self.swallow_up = threading.Event()  # from the worker to the broker
-        self.swallow_down = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            if not self.is_open:
-                client.close()
-                continue
-            try:
-                server = socket.create_connection(self.target)
-            except OSError:
-                client.close()
-                continue
-            self.connections += 1
-            self.pairs.append((client, server))
-            for pair, swallow in (((client, server), self.swallow_up), ((server, client), self.swallow_down)):
-                threading.Thread(target=self._pump, args=(*pair, swallow), daemon=True).start()
-
-    def _pump(self, source: socket.socket, sink: socket.socket, swallow: threading.Event) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if not swallow.is_set():
-                    sink.sendall(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def cut(self) -> None:
-        """Breaks all connections. New ones are possible."""
-        pairs, self.pairs = self.pairs, []
-        for pair in pairs:
-            for end in pair:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-                end.close()
-
-    def close(self) -> None:
-        self.listener.close()
-        self.cut()
-
-
 @contextlib.contextmanager
-def network(broker: Broker) -> Iterator[Network]:
-    between = Network(broker.url)
+def network(broker: Broker) -> Iterator[Proxy]:
+    between = Proxy(broker.url)
     try:
         yield between
     finally:

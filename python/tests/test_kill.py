@@ -70,11 +70,11 @@ def test_a_task_ends_by_itself_before_its_lease_when_the_broker_is_silent(broker
     with network(broker) as between, Program("tasks.py", between.url, journal) as worker:
         run = trigger(broker, task_job(broker, "slow", lease=2_000), 60)
         worker.wait_for("begin 1")
-        between.swallow_up.set()
+        between.loses_calls.set()
         silent = time.monotonic()
         worker.wait_for("cancelled 1: its lease runs out: the broker has not answered")
         assert time.monotonic() - silent < 4
-        between.swallow_up.clear()
+        between.loses_calls.clear()
         between.cut()
         worker.wait_for("begin 2")
         broker.client.stop_run(run)
@@ -86,21 +86,21 @@ def test_a_result_is_sent_again_until_it_is_acknowledged(broker: Broker, journal
     with network(broker) as between, Program("tasks.py", between.url, journal) as worker:
         run = trigger(broker, task_job(broker, "until", lease=30_000), str(gate))
         worker.wait_for("begin 1")
-        between.swallow_up.set()  # the report is sent, and lost
+        between.loses_calls.set()  # the report is sent, and lost
         gate.touch()
         worker.wait_for("end 1")
         time.sleep(0.3)
-        between.swallow_up.clear()
+        between.loses_calls.clear()
         between.cut()
         assert result_of(broker, run).result == 1
         # The acknowledgement is lost as well: the report comes a second time, and changes nothing.
         gate.unlink()
         second = trigger(broker, broker.client.list_jobs(name="until").items[0].id, str(gate))
         worker.wait_for("begin 1", 2)
-        between.swallow_down.set()
+        between.loses_answers.set()
         gate.touch()
         assert result_of(broker, second).result == 1
-        between.swallow_down.clear()
+        between.loses_answers.clear()
         between.cut()
         before = between.connections
         wait_until(lambda: between.connections > before or worker.lines[-1].count("connected"), "a new connection")
@@ -114,7 +114,7 @@ def test_a_result_in_the_outbox_survives_the_worker(broker: Broker, journal: Pat
     with network(broker) as between, Program("tasks.py", between.url, journal, OUTBOX=outbox) as first:
         run = trigger(broker, task_job(broker, "until", lease=30_000), str(gate))
         first.wait_for("begin 1")
-        between.swallow_up.set()
+        between.loses_calls.set()
         gate.touch()
         first.wait_for("end 1")
         time.sleep(0.5)  # the report is on its way to the file and into the dark

@@ -54,14 +54,13 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._lose = threading.Event()
+        #: While it is set, what the worker sends is lost.
+        self.loses_calls = threading.Event()
+        #: While it is set, what the broker sends is lost.
+        self.loses_answers = threading.Event()
         self._status = 0
         self.refused = self.connections = 0
         threading.Thread(target=self._accept, daemon=True).start()
-
-    def lose_answers(self) -> None:
-        """The broker gets what the worker sends, and the worker gets no answer, until `pass_on`."""
-        self._lose.set()
 
     def refuse(self, status: int) -> None:
         """Answers each call so, also a WebSocket's, until `pass_on`."""
@@ -72,7 +71,8 @@ class Proxy:
         """Connections begin anew, and nothing is in their way."""
         self._status = 0
         self.cut()
-        self._lose.clear()
+        self.loses_calls.clear()
+        self.loses_answers.clear()
 
     def cut(self) -> None:
         """Breaks all connections."""
@@ -107,8 +107,8 @@ class Proxy:
             client.close()
             return
         self._pairs.append((client, server))
-        threading.Thread(target=self._pump, args=(server, client, self._lose), daemon=True).start()
-        self._pump(client, server, threading.Event())
+        threading.Thread(target=self._pump, args=(server, client, self.loses_answers), daemon=True).start()
+        self._pump(client, server, self.loses_calls)
 
     def _answer(self, client: socket.socket, status: int) -> None:
         client.settimeout(5)
@@ -205,7 +205,7 @@ class Kit:
 
         self.wait(is_reported, "a task that takes longer than a second must be reported as `accepted` or `running`")
 
-    def succeeds(self, run: str, else_: str) -> None:
+    def succeeds(self, run: str, complaint: str) -> None:
         """The run ends well, with its first attempt."""
 
         def outcome() -> tuple[str, int, str] | None:
@@ -215,23 +215,23 @@ class Kit:
             is_over = now.state in FINAL_STATES or attempt > 1 or is_gone
             return (now.state, attempt, now.reason or "") if is_over else None
 
-        state, attempt, reason = self.wait(outcome, f"{else_}. The worker did not report how its task ended")
+        state, attempt, reason = self.wait(outcome, f"{complaint}. The worker did not report how its task ended")
         if state != "success" or attempt != 1:
-            raise Violation(f"{else_}. The run is {state} with attempt {attempt}. {reason}".rstrip())
+            raise Violation(f"{complaint}. The run is {state} with attempt {attempt}. {reason}".rstrip())
 
-    def leaves(self, else_: str) -> None:
+    def leaves(self, complaint: str) -> None:
         """The worker ends by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(PATIENCE_S)
             return
-        raise Violation(else_)
+        raise Violation(complaint)
 
-    def wait(self, condition: Callable[[], T | None], else_: str) -> T:
+    def wait(self, condition: Callable[[], T | None], complaint: str) -> T:
         """What the condition returns as soon as it is true."""
         end = time.monotonic() + PATIENCE_S
         while not (found := condition()):
             if time.monotonic() > end:
-                raise Violation(else_)
+                raise Violation(complaint)
             time.sleep(0.05)
         return found
 
@@ -274,7 +274,7 @@ def lost_answer(kit: Kit) -> None:
     with kit.worker():
         run = kit.run("slow")
         kit.begun(run)
-        kit.proxy.lose_answers()
+        kit.proxy.loses_answers.set()
         kit.succeeds(run, "a task goes on while answers are lost")
         kit.proxy.pass_on()
 
