@@ -290,7 +290,7 @@ fn the_page_shows_the_text_of_a_token_once() {
         browser.click("New token …").await;
         browser.fill("Name", "bad name").await;
         browser.click("Create").await;
-        browser.gives("a problem", "return !document.querySelector('dialog .error').hidden;", json!([])).await;
+        browser.gives("a problem", "return document.querySelector('dialog .error')?.hidden === false;", json!([])).await;
         browser.fill("Name", "otto").await;
         browser.fill("Groups", "red, <b>blue").await;
         browser.click("Create").await;

@@ -32,7 +32,7 @@ fn a_channel_is_made_tested_changed_and_deleted() {
         browser.fill("Name", EVIL).await;
         browser.fill("URL or mail address", "http://").await;
         browser.click("Create").await;
-        browser.gives("a problem", "return !document.querySelector('dialog .error').hidden;", json!([])).await;
+        browser.gives("a problem", "return document.querySelector('dialog .error')?.hidden === false;", json!([])).await;
         browser.fill("URL or mail address", &receiver.url).await;
         browser.fill("Events", "failed, late").await;
         browser.click("Create").await;

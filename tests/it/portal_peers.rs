@@ -64,7 +64,7 @@ fn nodes_are_seen_at_a_glance_and_each_has_a_page() {
         refreshes(&browser, &path).await;
         assert_eq!(outline(&browser).await, before);
         browser.click("24 hours").await;
-        browser.gives("the period", "return document.querySelector('[aria-current=true]').textContent === '24 hours';", json!([])).await;
+        browser.gives("the period", "return document.querySelector('[aria-current=true]')?.textContent === '24 hours';", json!([])).await;
         assert_eq!(browser.complaints().await, [""; 0]);
     });
 }

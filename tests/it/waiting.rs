@@ -177,6 +177,7 @@ fn what_waits_is_woken_by_the_peer_that_comes() {
             (handled(&api, "registry/registry", "registry.find_worker").await, handled(&api, "allocator/allocator", "allocator.list").await)
         };
         let before = searches().await;
+        assert!(before.0 > 0 && before.1 > 0, "each has searched once: {before:?}");
         let fires = async || api.get(&format!("/api/v1/jobs/{clock}")).await.1["fires"].as_u64().expect("a number");
         let seen = fires().await;
         until("some time", || async { (fires().await > seen + 8).then_some(()) }).await;
