@@ -5,6 +5,8 @@ use crate::domain::ids::Identity;
 use crate::domain::robots::Robots;
 use crate::domain::sites::{Board, Ended, Outcome, SiteRule};
 use crate::domain::time::Timestamp;
+use crate::protocol::node::FetchError;
+use crate::protocol::sites::SiteErrorOutput;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,8 @@ const MOST_ROBOTS: usize = 100_000;
 const MOST_FETCHES: usize = 1_000;
 /// Number of files that are evicted at once, because the search for them takes time.
 const ROBOTS_EVICTED: usize = 1_000;
+/// Maximum number of sites whose last error is kept.
+const MOST_TROUBLES: usize = 10_000;
 /// Minimum time for which a node may continue without a message from its broker, in milliseconds.
 const LEAST_RIGHT_MS: u64 = 10_000;
 
@@ -46,8 +50,27 @@ pub struct KnownRobots {
     pub until: Timestamp,
     /// Number of consecutive failures to fetch the file.
     pub failures: u32,
-    /// The settings of the node's owner did not let it be fetched, for this reason.
-    pub refusal: Option<Arc<str>>,
+    /// Why the last fetch failed.
+    pub cause: Option<Arc<FetchError>>,
+}
+
+/// The last error at a site that has not answered since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The error.
+    pub error: Arc<FetchError>,
+    /// Number of tries of the request so far; of fetches, if it was robots.txt.
+    pub tries: u32,
+    /// Whether robots.txt was requested.
+    pub is_robots: bool,
+    /// When it became known, by the wall clock.
+    pub at: Timestamp,
+}
+
+impl From<Trouble> for SiteErrorOutput {
+    fn from(Trouble { error, tries, is_robots, at }: Trouble) -> Self {
+        Self { kind: error.kind, message: error.message.clone(), tries, robots: is_robots, at }
+    }
 }
 
 /// An origin, and the product token of a user agent.
@@ -60,6 +83,7 @@ pub struct Sites {
     robots: Mutex<HashMap<RobotsKey, KnownRobots>>,
     /// The runs that fetch a robots.txt now, each until a time.
     fetches: Mutex<HashMap<RobotsKey, (Identity, Timestamp)>>,
+    troubles: Mutex<HashMap<Arc<str>, Trouble>>,
     /// The operator's limits.
     pub rules: Vec<SiteRule>,
     requests: [AtomicU64; OUTCOMES.len()],
@@ -77,6 +101,7 @@ impl Sites {
             board: Mutex::new(Board::new(right_ms as i64)),
             robots: Mutex::default(),
             fetches: Mutex::default(),
+            troubles: Mutex::default(),
             requests: Default::default(),
             rules,
             right_ms,
@@ -137,6 +162,29 @@ impl Sites {
         }
     }
 
+    /// Keeps the last error at a site. If too many sites have one, the oldest are dropped.
+    pub fn note_trouble(&self, site: Arc<str>, trouble: Trouble) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.len() >= MOST_TROUBLES && !troubles.contains_key(&site) {
+            let mut times: Vec<Timestamp> = troubles.values().map(|trouble| trouble.at).collect();
+            let (_, middle, _) = times.select_nth_unstable(MOST_TROUBLES / 2);
+            let middle = *middle;
+            troubles.retain(|_, trouble| trouble.at > middle);
+        }
+        troubles.insert(site, trouble);
+    }
+
+    /// A site has answered.
+    pub fn forget_trouble(&self, site: &str) {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+    }
+
+    /// The last error at a site that has not answered since.
+    #[must_use]
+    pub fn trouble(&self, site: &str) -> Option<Trouble> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).get(site).cloned()
+    }
+
     /// Caches the rules.
     pub fn keep_robots(&self, key: RobotsKey, known: KnownRobots) {
         let mut robots = self.robots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,6 +203,24 @@ impl Sites {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_error_of_a_site_is_kept_until_it_answers() {
+        use crate::protocol::node::FetchErrorKind;
+        let sites = Sites::new(Vec::new(), &Times::default());
+        let trouble = |at: usize| Trouble {
+            error: Arc::new(FetchError { kind: FetchErrorKind::Dns, message: "no such host".into(), retryable: true }),
+            tries: 1,
+            is_robots: true,
+            at: Timestamp(at as i64),
+        };
+        for n in 0..=MOST_TROUBLES {
+            sites.note_trouble(format!("host{n}").into(), trouble(n));
+        }
+        assert_eq!((sites.trouble("host0"), sites.trouble(&format!("host{MOST_TROUBLES}"))), (None, Some(trouble(MOST_TROUBLES))));
+        sites.forget_trouble(&format!("host{MOST_TROUBLES}"));
+        assert_eq!(sites.trouble(&format!("host{MOST_TROUBLES}")), None);
+    }
 
     #[test]
     fn one_run_fetches_a_robots_txt_and_its_right_ends() {

@@ -12,10 +12,13 @@ use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Time for downloads in progress to finish when the crawl is stopped.
 const DRAIN: Duration = Duration::from_secs(1);
+/// Exit code of an interrupted crawl: 128 and the number of SIGINT, as in shells.
+const INTERRUPTED: u8 = 130;
 
 /// Flags of `webloom crawl`.
 #[derive(Debug, ClapArgs)]
@@ -69,6 +72,7 @@ async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(L
     let mut agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
     // --resume downloads aborted requests again, and the user who pressed Ctrl-C waits.
     agent.waits.drain = DRAIN;
+    agent.targets.allow.clone_from(&options.download_allow);
     let driven = match local_broker.start_agent(agent) {
         Ok(()) => drive(&local_broker.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
         Err(error) => Err(error),
@@ -82,11 +86,11 @@ async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(L
     }
 }
 
-/// Crawls a site.
+/// Crawls a site. The exit code is 130 if it was interrupted.
 ///
 /// # Errors
 /// It could not begin, or ended early.
-pub fn crawl(args: CrawlArgs) -> Result<(), String> {
+pub fn crawl(args: CrawlArgs) -> Result<ExitCode, String> {
     actix_rt::System::new().block_on(async move {
         let mut options = args.options;
         options.read_starts().map_err(|e| e.to_string())?;
@@ -106,7 +110,8 @@ pub fn crawl(args: CrawlArgs) -> Result<(), String> {
                 let why = summary.first_failure.map_or(String::new(), |why| format!(": {why}"));
                 Err(format!("not one page could be downloaded{why}"))
             }
-            Outcome::Finished | Outcome::Interrupted => Ok(()),
+            Outcome::Finished => Ok(ExitCode::SUCCESS),
+            Outcome::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
             Outcome::Failed(reason) => Err(reason),
         }
     })

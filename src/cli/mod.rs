@@ -177,7 +177,7 @@ pub fn main() -> ExitCode {
         Command::Brokers(args) => brokers::run(args),
         Command::Agent(args) => done(agent::run(args)),
         Command::Launch(args) => Ok(agent::launch(&args)),
-        Command::Crawl(args) => done(crawl::crawl(args)),
+        Command::Crawl(args) => crawl::crawl(args).map_err(why),
         Command::Demo(args) => done(crawl::demo(args)),
         Command::Job(args) => job::run(args),
         Command::Run(args) => run::run(args),

@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column::text("NAME", "name"),
     Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
     Column::time_of("UNTIL", until),
@@ -19,10 +19,11 @@ const COLUMNS: [Column; 8] = [
     Column::text("DELAY MS", "delay"),
     Column::text("FAILURES", "failures"),
     Column::id("RUN", "run"),
+    Column::of("LAST ERROR", last_error).wide(),
 ];
 
 /// Columns of `run sites`.
-pub const OF_RUN: [Column; 8] = [
+pub const OF_RUN: [Column; 9] = [
     Column::text("NAME", "name"),
     Column::text("PENDING", "pending"),
     Column::text("AT NODES", "atNodes"),
@@ -31,7 +32,13 @@ pub const OF_RUN: [Column; 8] = [
     Column::text("CONNECTIONS", "connections").wide(),
     Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
     Column::time_of("UNTIL", until),
+    Column::of("LAST ERROR", last_error).wide(),
 ];
+
+fn last_error(site: &Value) -> String {
+    let error = &site["lastError"];
+    if error.is_object() { format!("{}: {}", cell(error, "kind"), cell(error, "message")) } else { String::new() }
+}
 
 fn until(site: &Value) -> String {
     if site["held"].is_object() { time(&site["held"], "until") } else { String::new() }

@@ -5,6 +5,7 @@ use super::error::CrawlError;
 use super::options::{CrawlOptions, job};
 use super::outputs::Outputs;
 use super::progress::{Progress, say};
+use super::reach::{Reach, RunSite, unreachable};
 use super::state::State;
 use super::summary::{Counts, Outcome, Summary, Tally};
 use super::worker::CrawlWorker;
@@ -15,12 +16,17 @@ use crate::protocol::token::own;
 use crate::sdk::{Client, Error, Worker};
 use awc::http::Method;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Interval between checks of the run.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Interval between looks at the sites of the run.
+const LOOK_AT_SITES_EVERY: Duration = Duration::from_secs(1);
+/// Number of sites that are looked at: the first ones, with those of the starts.
+const MOST_SITES: usize = 100;
 /// Concurrent blocks: enough that processing never waits for the network.
 const IN_FLIGHT: usize = 8;
 
@@ -41,6 +47,7 @@ pub async fn drive(
     let tally = Rc::new(Tally::default());
     let outputs = Outputs::open(options)?;
     let before = outputs.before().cloned();
+    let has_answers = before.as_ref().is_some_and(|before| before.answered > 0);
     let links = state.links();
     let depths = options.depth.map(|limit| Depths::open(&links, limit, options.resume)).transpose().map_err(CrawlError::file(&links))?;
     // The pages of a sitemap become known only when the sitemap has arrived.
@@ -51,21 +58,20 @@ pub async fn drive(
     let (ready, is_ready) = oneshot::channel();
     let (halt, halted) = oneshot::channel::<()>();
     let worker = Worker::new(broker).client(client.clone()).name("crawl").in_flight(IN_FLIGHT).ready(ready).watch(spider);
-    let mut progress = Progress::new(options);
-    let mut last = Counters::default();
+    let mut watch = Watch::new(&client, options, state, &tally, has_answers);
     let outcome = {
         let work = worker.run(async { drop(halted.await) });
-        let watch = async {
+        let watching = async {
             tokio::select! {
                 () = stop => Ok(Outcome::Interrupted),
-                ended = watch(&client, options, state, &tally, is_ready, |counters| { progress.show(counters); last = *counters; }) => ended,
+                ended = watch.run(is_ready) => ended,
             }
         };
-        let (mut work, watch) = (std::pin::pin!(work), std::pin::pin!(watch));
+        let (mut work, watching) = (std::pin::pin!(work), std::pin::pin!(watching));
         let outcome = tokio::select! {
             // The worker ends by itself only when it cannot continue.
             worked = &mut work => worked.map(|()| Outcome::Interrupted).map_err(CrawlError::from),
-            outcome = watch => {
+            outcome = watching => {
                 drop(halt);
                 // The worker finishes its current blocks.
                 work.await.map_err(CrawlError::from).and(outcome)
@@ -73,12 +79,14 @@ pub async fn drive(
         };
         outcome
     };
-    progress.clear();
+    watch.progress.clear();
+    let last = watch.last;
     let outcome = outcome?;
     if outcome != Outcome::Interrupted {
         state.finish()?;
     }
-    let summary = summary(outcome, before, tally.now.take(), &last, began.elapsed());
+    let mut summary = summary(outcome, before, tally.now.take(), &last, began.elapsed());
+    summary.kept = kept(options, state, &summary);
     say(&summary.to_string());
     Ok(summary)
 }
@@ -94,45 +102,112 @@ fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters
         None => (now.pages, now.failed),
     };
     let before = before.unwrap_or_default();
+    let first_failure = before.first_failure.clone().or_else(|| now.first_failure.clone());
     Summary {
         outcome,
         pages,
         failed,
         left: run.left,
         bytes: before.bytes + now.bytes,
+        failures: before.failures_with(now),
+        kept: String::new(),
         now: written,
         seconds: elapsed.as_secs_f64(),
-        first_failure: before.first_failure.or(now.first_failure),
+        first_failure,
     }
 }
 
-/// Begins or finds the run, and checks it until it ends.
-async fn watch(
-    client: &Client,
-    options: &CrawlOptions,
-    state: &State,
-    tally: &Tally,
-    is_ready: oneshot::Receiver<()>,
-    mut show: impl FnMut(&Counters),
-) -> Result<Outcome, CrawlError> {
-    // A run fails if no worker watches its class when it begins.
-    if is_ready.await.is_err() {
-        return Ok(Outcome::Interrupted);
+/// What an interrupted crawl leaves, and where.
+fn kept(options: &CrawlOptions, state: &State, summary: &Summary) -> String {
+    let output = options.output.as_ref().map_or_else(|| "the standard output".into(), |path| path.to_string_lossy());
+    let lines = format!("{} lines in {output}", summary.pages + summary.failed);
+    let warc = options.warc.as_ref().map(|path| format!(", their pages in {}", path.display())).unwrap_or_default();
+    match &options.broker {
+        None => format!("{lines}{warc}, the queue in {}", state.dir().display()),
+        Some(_) => format!("{lines}{warc}, the run at the broker, whose agents continue it"),
     }
-    let identity = begin(client, options, state).await?;
-    loop {
-        let run: RunOutput = client.json(Method::GET, &format!("/api/v1/runs/{identity}"), None).await?;
-        show(&run.counters);
-        match run.state {
-            RunState::Success => return Ok(Outcome::Finished),
-            state if state.is_final() => {
-                return Ok(Outcome::Failed(run.reason.unwrap_or_else(|| format!("the run ended in state {}", state.name()))));
-            }
-            _ => tokio::select! {
-                () = tally.ended.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            },
+}
+
+/// Watches the run.
+struct Watch<'a> {
+    client: &'a Client,
+    options: &'a CrawlOptions,
+    state: &'a State,
+    tally: &'a Tally,
+    /// Whether a site has answered before a resume.
+    has_answers: bool,
+    progress: Progress,
+    reach: Reach,
+    /// Kinds of failures whose first example was shown.
+    shown: HashSet<String>,
+    last: Counters,
+}
+
+impl<'a> Watch<'a> {
+    fn new(client: &'a Client, options: &'a CrawlOptions, state: &'a State, tally: &'a Tally, has_answers: bool) -> Self {
+        let (progress, reach) = (Progress::new(options), Reach::default());
+        Self { client, options, state, tally, has_answers, progress, reach, shown: HashSet::new(), last: Counters::default() }
+    }
+
+    /// Begins or finds the run, and checks it until it ends.
+    async fn run(&mut self, is_ready: oneshot::Receiver<()>) -> Result<Outcome, CrawlError> {
+        // A run fails if no worker watches its class when it begins.
+        if is_ready.await.is_err() {
+            return Ok(Outcome::Interrupted);
         }
+        let (client, began) = (self.client, Instant::now());
+        let identity = begin(client, self.options, self.state).await?;
+        let mut looked = began;
+        loop {
+            let run: RunOutput = client.json(Method::GET, &format!("/api/v1/runs/{identity}"), None).await?;
+            self.last = run.counters;
+            self.progress.show(&run.counters);
+            self.show_failures();
+            match run.state {
+                RunState::Success => return Ok(Outcome::Finished),
+                state if state.is_final() => {
+                    return Ok(Outcome::Failed(run.reason.unwrap_or_else(|| format!("the run ended in state {}", state.name()))));
+                }
+                _ => {}
+            }
+            if looked.elapsed() >= LOOK_AT_SITES_EVERY {
+                looked = Instant::now();
+                if let Some(why) = self.look_at_sites(identity, began).await {
+                    client.json::<Value>(Method::POST, &format!("/api/v1/runs/{identity}/stop"), Some(&json!({}))).await?;
+                    return Ok(Outcome::Failed(why));
+                }
+            }
+            tokio::select! {
+                () = self.tally.ended.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Shows the first failure of each kind. A status is an answer, and is shown in the summary only.
+    fn show_failures(&mut self) {
+        let now = self.tally.now.borrow();
+        for (kind, (_, first)) in now.failures.iter().filter(|(kind, _)| !kind.starts_with("status ")) {
+            if self.shown.insert(kind.clone()) {
+                self.progress.tell(&format!("failed with {kind}: {first}"));
+            }
+        }
+    }
+
+    /// Shows new errors and holds of sites. Returns why the crawl must end: no start can be reached.
+    async fn look_at_sites(&mut self, identity: Identity, began: Instant) -> Option<String> {
+        // An older broker may not have this list.
+        let path = format!("/api/v1/runs/{identity}/sites?limit={MOST_SITES}");
+        let sites: Page<RunSite> = self.client.json(Method::GET, &path, None).await.ok()?;
+        for message in self.reach.news(&sites.items) {
+            self.progress.tell(&message);
+        }
+        let has_answers = self.has_answers || self.tally.now.borrow().answered > 0 || self.last.success > 0;
+        if has_answers || began.elapsed() < Duration::from_secs(self.options.start_timeout_s) {
+            return None;
+        }
+        let why = unreachable(&sites.items, self.options.begins_at())?;
+        Some(format!("no page came within {} s (--start-timeout-s): {why}", self.options.start_timeout_s))
     }
 }
 

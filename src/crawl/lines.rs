@@ -47,6 +47,9 @@ pub struct Line {
     /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The kind of the error: dns, connect, timeout, robots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_kind: Option<String>,
     /// The `Content-Type` of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
@@ -74,6 +77,16 @@ pub struct Line {
 }
 
 impl Line {
+    /// What made it fail, in one word: the kind of the error, or the status.
+    #[must_use]
+    pub fn failure(&self) -> String {
+        match (&self.error_kind, &self.error) {
+            (Some(kind), _) => kind.clone(),
+            (None, Some(_)) => "other".to_owned(),
+            (None, None) => format!("status {}", self.status),
+        }
+    }
+
     /// Whether there is a complete response with a status below 400.
     #[must_use]
     pub fn is_success(&self) -> bool {

@@ -12,6 +12,7 @@ mod links;
 mod options;
 mod outputs;
 mod progress;
+mod reach;
 mod scope;
 mod site;
 mod sitemap;

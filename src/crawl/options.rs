@@ -134,7 +134,7 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "MS", alias = "delay-ms", value_parser = clap::value_parser!(u32).range(..=86_400_000))]
     pub delay: Option<u32>,
 
-    /// Concurrent downloads from one site [default: 1 at public hosts, no limit at private ones]
+    /// Concurrent downloads from one site; all ports of a host are one site [default: 1 at public hosts, no limit at private ones]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub per_site: Option<u16>,
 
@@ -145,6 +145,10 @@ pub struct CrawlOptions {
     /// Abort a download after this time
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub timeout_s: u64,
+
+    /// End with exit code 1 if no page has come after this time, and each start has failed at least once
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub start_timeout_s: u64,
 
     /// Abort a page that is larger than this, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
@@ -170,7 +174,12 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "URL", value_parser = proxy)]
     pub proxy: Option<String>,
 
-    /// What counts as one site for limits: host, or domain (example.co.uk with all its subdomains)
+    /// Private, loopback and link-local targets that downloads may go to, besides the origins of the starts: networks like 10.0.0.0/8,
+    /// addresses, host, host:port, *.suffix
+    #[arg(long, value_name = "TARGET", value_delimiter = ',', conflicts_with = "broker")]
+    pub download_allow: Vec<Rule>,
+
+    /// What counts as one site for limits: host (with all its ports), or domain (example.co.uk with all its subdomains)
     #[arg(long, value_name = "KIND", default_value = "host", value_parser = site_by)]
     pub site_by: SiteBy,
 
@@ -234,12 +243,14 @@ impl CrawlOptions {
             per_site: None,
             robots: RobotsPolicy::Obey,
             timeout_s: 30,
+            start_timeout_s: 20,
             max_body: 16 << 20,
             user_agent: None,
             contact: None,
             header: Vec::new(),
             cookie: Vec::new(),
             proxy: None,
+            download_allow: Vec::new(),
             site_by: SiteBy::Host,
             output: None,
             warc: None,
@@ -366,126 +377,5 @@ fn site_by(text: &str) -> Result<SiteBy, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::job::Properties;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        crawl: CrawlOptions,
-    }
-
-    fn parse(line: &str) -> Result<CrawlOptions, clap::Error> {
-        Program::try_parse_from(std::iter::once("crawl").chain(line.split(' '))).map(|program| program.crawl)
-    }
-
-    #[test]
-    fn a_command_line_becomes_a_job_that_the_broker_understands() {
-        let options = parse("Example.com --depth 3 --limit 10 --threads 6 --delay 5 --timeout-s 2 --user-agent me -o x").expect("options");
-        assert_eq!(options.urls, [Start::Url(Url::parse("http://example.com/").expect("a url"))]);
-        let mut options = options;
-        options.read_starts().expect("a start");
-        let id = JobId::random();
-        let job = job(&options, id);
-        let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
-        let (download, queue) = (properties.download().expect("download"), properties.queue().expect("queue"));
-        assert_eq!((download.thread_num, options.max_process_count(), download.sleep_time, download.timeout), (2, 4, 0, 2_000));
-        assert_eq!((queue.depth_limit, queue.max_requests), (Some(3), Some(10)));
-        assert_eq!((queue.sites.limits.delay_ms, queue.sites.robots), (Some(5), Some(true)));
-        assert_eq!(download.site.user_agent.as_deref(), Some("me"));
-        let name = format!("crawl example.com {}", &id.to_string()[..8]);
-        assert_eq!((properties.class_name(), &job["name"]), (Some(class_of(id).as_str()), &json!(name)));
-        serde_json::from_value::<crate::protocol::api::JobInput>(job).expect("an input of the API");
-    }
-
-    #[test]
-    fn the_defaults_are_the_same_both_ways() {
-        let mut parsed = parse("http://a/").expect("options");
-        parsed.read_starts().expect("a start");
-        assert_eq!(format!("{parsed:?}"), format!("{:?}", CrawlOptions::new(Url::parse("http://a/").expect("a url"))));
-    }
-
-    #[test]
-    fn what_sites_are_sent_becomes_a_property_of_the_job() {
-        let words = [
-            "crawl",
-            "a",
-            "--header",
-            "X-Key: 1:2",
-            "--header",
-            "Accept-Language: de",
-            "--cookie",
-            "a=b; c=d;",
-            "--cookie",
-            "e=",
-            "--proxy",
-            "socks5h://127.0.0.1:9050",
-            "--contact",
-            "https://example.com/bot",
-            "--site-by",
-            "domain",
-            "--hosts",
-            "a,*.b.example",
-            "--hosts",
-            "any",
-            "--sitemap",
-            "a/s.xml",
-            "--max-per-site",
-            "7",
-            "--max-bytes",
-            "9",
-            "--sort-query",
-            "--drop-parameter",
-            "sid,utm_*",
-        ];
-        let mut options = Program::try_parse_from(words).expect("options").crawl;
-        options.read_starts().expect("a start");
-        let job = job(&options, JobId::random());
-        let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
-        let download = properties.download().expect("download");
-        let queue = properties.queue().expect("a queue");
-        assert_eq!((queue.max_per_site, queue.max_bytes, queue.canonicalisation.sort_query), (Some(7), Some(9), true));
-        assert_eq!(queue.canonicalisation.drop_parameters, ["sid", "utm_*"]);
-        let agent = format!("webloom/{} (+https://example.com/bot)", env!("CARGO_PKG_VERSION"));
-        assert_eq!(download.site.user_agent, Some(agent));
-        let headers: Vec<(&str, &str)> = download.site.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        assert_eq!(headers, [("Accept-Language", "de"), ("X-Key", "1:2")]);
-        assert_eq!((download.cookies.as_deref(), download.site.proxy.as_deref()), (Some("a=b; c=d; e="), Some("socks5h://127.0.0.1:9050")));
-        assert_eq!((job["properties"]["SiteBy"].as_str(), options.hosts.len()), (Some("domain"), 3));
-        assert_eq!(options.begins_at().count(), 2);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for line in [
-            "ftp://a/",
-            "http://",
-            "a --limit 0",
-            "a --max-per-site 0",
-            "a --max-bytes 0",
-            "a --threads 0",
-            "a --include (",
-            "a --resume --fresh",
-            "a --resume --overwrite",
-            "a --depth -1",
-            "",
-            "--hosts any",
-            "a --hosts http://b/",
-            "a --hosts",
-            "a --header X",
-            "a --header X:",
-            "a --header =:1",
-            "a --cookie x",
-            "a --proxy gopher://x",
-            "a --contact me",
-            "a --contact javascript:x",
-            "a --contact http://a/ --user-agent b",
-            "a --site-by ip",
-            "a --sitemap ftp://b/",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
-}
+#[path = "options_tests.rs"]
+mod tests;

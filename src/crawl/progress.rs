@@ -12,7 +12,10 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Shows counters on standard error.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
+    /// No counters are shown.
     quiet: bool,
+    /// Nothing is shown.
+    silent: bool,
     began: Instant,
     /// The count when this process began: after a resume the rate is that of this process.
     before: Option<u64>,
@@ -31,7 +34,7 @@ impl Progress {
             bar
         });
         let quiet = options.quiet || lines_on_terminal;
-        Self { bar, quiet, began: Instant::now(), before: None, last_line: Instant::now() }
+        Self { bar, quiet, silent: options.quiet, began: Instant::now(), before: None, last_line: Instant::now() }
     }
 
     pub(super) fn show(&mut self, counters: &Counters) {
@@ -49,6 +52,15 @@ impl Progress {
                 self.last_line = Instant::now();
                 say(&format!("{done} done, {rest}"));
             }
+            None => {}
+        }
+    }
+
+    /// Shows an error or a hold at once.
+    pub(super) fn tell(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| say(text)),
+            None if !self.silent => say(text),
             None => {}
         }
     }

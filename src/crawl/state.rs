@@ -84,6 +84,12 @@ impl State {
         self.dir.join("links")
     }
 
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The job of the crawl.
     #[must_use]
     pub fn job_id(&self) -> JobId {

@@ -2,6 +2,7 @@
 
 use super::lines::Line;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use tokio::sync::Notify;
 
@@ -14,26 +15,40 @@ pub struct Counts {
     pub failed: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
+    /// Pages with a response of any status.
+    pub answered: u64,
     /// The error of the first failed page.
     pub first_failure: Option<String>,
+    /// Failed pages by kind ([`Line::failure`]): their number, and the first of them.
+    pub failures: BTreeMap<String, (u64, String)>,
 }
 
 impl Counts {
     /// Counts a page.
     pub fn count(&mut self, line: &Line) {
         self.bytes += line.length;
+        self.answered += u64::from(line.status > 0);
         if line.is_success() {
             self.pages += 1;
             return;
         }
         self.failed += 1;
-        if self.first_failure.is_none() {
-            let url = &line.url;
-            self.first_failure = Some(match &line.error {
-                Some(error) => format!("{url}: {error}"),
-                None => format!("{url} responded with status {}", line.status),
-            });
+        let url = &line.url;
+        let text = || match &line.error {
+            Some(error) => format!("{url}: {error}"),
+            None => format!("{url} responded with status {}", line.status),
+        };
+        self.first_failure.get_or_insert_with(text);
+        self.failures.entry(line.failure()).or_insert_with(|| (0, text())).0 += 1;
+    }
+
+    /// The failures of both, each with the first example.
+    #[must_use]
+    pub fn failures_with(mut self, later: Self) -> BTreeMap<String, (u64, String)> {
+        for (kind, (count, first)) in later.failures {
+            self.failures.entry(kind).or_insert((0, first)).0 += count;
         }
+        self.failures
     }
 }
 
@@ -76,6 +91,10 @@ pub struct Summary {
     pub seconds: f64,
     /// The error of the first failed page.
     pub first_failure: Option<String>,
+    /// Failed pages by kind: their number, and the first of them.
+    pub failures: BTreeMap<String, (u64, String)>,
+    /// What is left of an interrupted crawl, and where.
+    pub kept: String,
 }
 
 impl Summary {
@@ -94,10 +113,17 @@ impl fmt::Display for Summary {
             write!(f, " in all; {} of them since the crawl was resumed,", self.now)?;
         }
         write!(f, " in {:.1} s, {rate:.0} pages/s", self.seconds)?;
+        for (kind, (count, first)) in &self.failures {
+            write!(f, "\n{count} failed with {kind}, the first: {first}")?;
+        }
         match &self.outcome {
             Outcome::Finished => Ok(()),
-            Outcome::Interrupted => write!(f, "\ninterrupted, {} left: continue with the same command and --resume", self.left),
-            Outcome::Failed(reason) => write!(f, "\nended early, {} left: {reason}", self.left),
+            Outcome::Interrupted => {
+                let Self { left, kept, .. } = self;
+                write!(f, "\ninterrupted, {left} left; kept: {kept}; continue with the same command and --resume")
+            }
+            // The error itself follows as the last line of the program.
+            Outcome::Failed(_) => write!(f, "\nended early, {} left", self.left),
         }
     }
 }
@@ -117,6 +143,8 @@ mod tests {
             now: 441,
             seconds: 11.0,
             first_failure: None,
+            failures: BTreeMap::new(),
+            kept: String::new(),
         };
         assert_eq!(
             summary.to_string(),
@@ -124,5 +152,30 @@ mod tests {
         );
         summary.now = 529;
         assert_eq!(summary.to_string(), "528 pages, 1 failed, 12.3 MB in 11.0 s, 48 pages/s");
+        (summary.outcome, summary.left, summary.kept) = (Outcome::Interrupted, 7, "529 lines in a.jsonl".into());
+        let last = "interrupted, 7 left; kept: 529 lines in a.jsonl; continue with the same command and --resume";
+        assert_eq!(summary.to_string().lines().last(), Some(last));
+    }
+
+    #[test]
+    fn failures_are_listed_by_kind_with_an_example() {
+        let line = |url: &str, status, kind: Option<&str>| Line {
+            url: url.into(),
+            status,
+            error: kind.map(|_| "no such host".into()),
+            error_kind: kind.map(str::to_owned),
+            ..Line::default()
+        };
+        let (mut before, mut now) = (Counts::default(), Counts::default());
+        before.count(&line("http://a/1", 404, None));
+        for line in [line("http://a/2", 404, None), line("http://b/", 0, Some("dns")), line("http://a/", 200, None)] {
+            now.count(&line);
+        }
+        assert_eq!((now.pages, now.failed, now.answered), (1, 2, 2));
+        let expected = [
+            ("dns".to_owned(), (1, "http://b/: no such host".to_owned())),
+            ("status 404".to_owned(), (2, "http://a/1 responded with status 404".to_owned())),
+        ];
+        assert_eq!(before.failures_with(now), BTreeMap::from(expected));
     }
 }

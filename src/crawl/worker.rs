@@ -13,7 +13,7 @@ use crate::domain::fingerprint::canonical;
 use crate::domain::ids::JobId;
 use crate::domain::redirect::{Hop, hop, is_in, is_redirect};
 use crate::domain::robots::product_token;
-use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider, join};
+use crate::sdk::{Abort, FetchErrorKind, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider, join};
 use encoding_rs::{Encoding, UTF_8};
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -80,6 +80,7 @@ impl CrawlWorker {
             final_url: page.target_url.clone(),
             redirected_from: page.request.redirected_from.clone(),
             error: page.error.as_ref().map(|error| error.message.clone()),
+            error_kind: page.error.as_ref().map(|error| error.kind.name().to_owned()),
             content_type: page.header("content-type").map(str::to_owned),
             fetched_at: page.fetched_at,
             duration_ms: page.time_ms,
@@ -96,7 +97,7 @@ impl CrawlWorker {
                     line.location = Some(hop.target.to_string());
                     self.request_target(page, hop, depth, follow)?;
                 }
-                Err(why) => line.error = Some(why),
+                Err(why) => (line.error, line.error_kind) = (Some(why), Some(FetchErrorKind::Redirect.name().to_owned())),
             }
         } else if is_sitemap(page) {
             self.read_list(page, &mut line, follow)?;

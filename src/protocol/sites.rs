@@ -3,6 +3,7 @@
 use crate::domain::ids::Identity;
 use crate::domain::sites::Why;
 use crate::domain::time::Timestamp;
+use crate::protocol::node::FetchErrorKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,22 @@ impl HeldOutput {
     }
 }
 
+/// The last error at a site. It is absent as soon as the site has answered, also with an error status.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SiteErrorOutput {
+    /// The kind of the error.
+    pub kind: FetchErrorKind,
+    /// What happened.
+    pub message: String,
+    /// Number of tries of the request so far. For robots.txt: number of fetches in a row that failed.
+    pub tries: u32,
+    /// Whether robots.txt was requested.
+    pub robots: bool,
+    /// When the broker learned it.
+    pub at: Timestamp,
+}
+
 /// A site in the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -47,6 +64,9 @@ pub struct SiteOutput {
     /// The hold; absent: it is not on hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldOutput>,
+    /// The last error, if the site has not answered since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<SiteErrorOutput>,
 }
 
 /// A site of a run.
@@ -69,6 +89,9 @@ pub struct RunSiteOutput {
     /// The hold; absent: it is not on hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldOutput>,
+    /// The last error, if the site has not answered since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<SiteErrorOutput>,
 }
 
 /// The length of a hold: exactly one of the two members.

@@ -2,6 +2,7 @@
 
 use super::Service;
 use crate::actors::reply::problem_of;
+use crate::actors::sites::Sites;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Identity;
 use crate::domain::job::JobKind;
@@ -26,8 +27,9 @@ pub struct SiteFilter {
     pub limit: usize,
 }
 
-fn output(view: SiteView, now: Timestamp) -> SiteOutput {
+fn output(view: SiteView, sites: &Sites, now: Timestamp) -> SiteOutput {
     SiteOutput {
+        last_error: sites.trouble(&view.name).map(Into::into),
         name: view.name.to_string(),
         run: view.run,
         next_at: Some(view.next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
@@ -76,7 +78,7 @@ impl Service {
         let is_more = views.len() > *limit;
         views.truncate(*limit);
         let next_cursor = views.last().filter(|_| is_more).map(|view| view.name.to_string());
-        Page { items: views.into_iter().map(|view| output(view, now)).collect(), next_cursor }
+        Page { items: views.into_iter().map(|view| output(view, &self.context.sites, now)).collect(), next_cursor }
     }
 
     /// The sites of a run, in the order in which the run met them. A run that is not active has none.
@@ -101,7 +103,7 @@ impl Service {
         let view = self.context.sites.board().view(name, now);
         let view =
             view.ok_or_else(|| Problem::not_found(format!("there is no site `{name}`: no run has sent it a request, and it is not held")))?;
-        Ok(output(view, now))
+        Ok(output(view, &self.context.sites, now))
     }
 
     /// Holds a site: no run begins a request there, and nodes return its blocks. The answer comes when the hold is stored.

@@ -107,6 +107,20 @@ fn links_lead_to_the_hosts_that_are_listed_and_secrets_stay_at_the_starts() {
 }
 
 #[test]
+fn a_target_that_is_refused_is_reached_with_the_option_that_the_message_names() {
+    journey(async {
+        let (web, _) = linked().expect("a web");
+        let folder = tempfile::tempdir().expect("a folder");
+        let args = [web.url(0, "/"), "--hosts".into(), "any".into(), "--depth".into(), "1".into()];
+        let (code, errors) = crawl(folder.path(), "", args.to_vec()).await;
+        assert!(code == Some(0) && errors.contains("1 failed with refused") && errors.contains("--download-allow"), "{code:?} {errors}");
+        let allowed = ["--download-allow".to_owned(), format!("{}:{}", host(1), web.port), "--overwrite".into()];
+        let (code, errors) = crawl(folder.path(), "", [&args[..], &allowed[..]].concat()).await;
+        assert!(code == Some(0) && errors.contains("3 pages, 0 failed"), "{code:?} {errors}");
+    });
+}
+
+#[test]
 fn the_pages_of_sitemaps_are_crawled() {
     journey(async {
         let base = Arc::new(Mutex::new(String::new()));

@@ -169,9 +169,20 @@ fn what_a_crawl_wrote_is_not_overwritten_by_chance() {
 fn a_crawl_without_a_page_says_why() {
     journey(async {
         let folder = tempfile::tempdir().expect("a folder");
-        let dead = webloom(folder.path(), &["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl"]).await;
-        assert_eq!(dead.status.code(), Some(1));
-        assert!(errors(&dead).contains("not one page could be downloaded: http://127.0.0.1:1/: "), "{}", errors(&dead));
+        let dead = ["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl", "--start-timeout-s", "1"];
+        let (dead, said) =
+            (webloom(folder.path(), &dead).await, |output: &Output| errors(output).lines().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(dead.status.code(), Some(1), "{}", errors(&dead));
+        let (said, cause) = (said(&dead), "http://127.0.0.1:1: connect: ");
+        assert!(said[0].starts_with(cause) && said[0].ends_with("(robots.txt, try 1)"), "the cause comes first: {said:?}");
+        let last = said.last().expect("a line");
+        assert!(last.contains("no page came within 1 s (--start-timeout-s): http://127.0.0.1:1: connect: "), "{said:?}");
+        let at_once = ["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl", "--overwrite", "--robots", "ignore"];
+        let at_once = webloom(folder.path(), &at_once).await;
+        assert_eq!(at_once.status.code(), Some(1), "{}", errors(&at_once));
+        for part in ["1 failed with connect, the first: http://127.0.0.1:1/: ", "not one page could be downloaded: http://127.0.0.1:1/: "] {
+            assert!(errors(&at_once).contains(part), "{}", errors(&at_once));
+        }
         let (url, _, server) = serve(Vec::new());
         let missing = webloom(folder.path(), &["crawl", &url, "--output", "b.jsonl"]).await;
         assert!(
@@ -231,7 +242,7 @@ fn an_interrupted_crawl_ends_soon_even_while_a_page_is_to_be_tried_again() {
         asked.notified().await;
         let since = std::time::Instant::now();
         assert!(Command::new("kill").arg("-INT").arg(crawl.process.0.id().to_string()).status().expect("kill runs").success());
-        assert_eq!(crawl.over().await.code(), Some(0));
+        assert_eq!(crawl.over().await.code(), Some(130));
         let took = since.elapsed();
         assert!(took < std::time::Duration::from_secs(15), "not before the page may be tried again: {took:?}");
         handle.stop(false).await;

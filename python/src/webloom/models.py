@@ -2327,6 +2327,8 @@ class RunSiteOutput(Model):
     pending: int
     #: The hold; absent: it is not on hold.
     held: HeldOutput | None = None
+    #: The last error, if the site has not answered since.
+    last_error: SiteErrorOutput | None = None
     #: When the next request may begin; absent: at once, unless another run has the turn.
     next_at: datetime | None = None
 
@@ -2454,6 +2456,22 @@ class SettledTask(Model):
 
 
 @dataclass(kw_only=True)
+class SiteErrorOutput(Model):
+    """The last error at a site. It is absent as soon as the site has answered, also with an error status."""
+
+    #: When the broker learned it.
+    at: datetime
+    #: The kind of the error.
+    kind: FetchErrorKind
+    #: What happened.
+    message: str
+    #: Whether robots.txt was requested.
+    robots: bool
+    #: Number of tries of the request so far. For robots.txt: number of fetches in a row that failed.
+    tries: int
+
+
+@dataclass(kw_only=True)
 class SiteNews(Model):
     """A node's findings about the site of a block, for its pace."""
 
@@ -2475,6 +2493,8 @@ class SiteOutput(Model):
     delay: int | None = None
     #: The hold; absent: it is not on hold.
     held: HeldOutput | None = None
+    #: The last error, if the site has not answered since.
+    last_error: SiteErrorOutput | None = None
     #: When the next request may begin; absent: at once.
     next_at: datetime | None = None
     #: The run that has the turn.

@@ -146,6 +146,7 @@ impl RunActor {
             delay: delay.into(),
             connections: pace.connections,
             held: HeldOutput::of(held, held_by.as_deref()),
+            last_error: self.context.sites.trouble(name).map(Into::into),
         }
     }
 }

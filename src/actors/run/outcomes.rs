@@ -1,7 +1,7 @@
 //! What a report reveals about the site of its block.
 
 use crate::domain::sites::{Ended, Outcome};
-use crate::protocol::node::FetchErrorKind;
+use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::protocol::pack::{Entry, Index};
 
 /// The outcomes of the requests of a report, in order.
@@ -36,6 +36,15 @@ pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     all
 }
 
+/// The last error without a response in a report, and the tries of its request. `None` if the site has answered, or nothing was sent.
+pub(super) fn last_error(index: &Index) -> Option<(&FetchError, u32)> {
+    if index.results.iter().any(|entry| entry.status > 0) {
+        return None;
+    }
+    let of_back = index.back.iter().rev().find_map(|back| Some((back.error.as_ref()?, back.tries)));
+    of_back.or_else(|| index.results.iter().rev().find_map(|entry| Some((entry.error.as_ref()?, entry.tries))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +64,12 @@ mod tests {
         assert_eq!(of(Some(FetchErrorKind::Connect)), [Ended::Refused]);
         assert_eq!(of(Some(FetchErrorKind::Refused)), [], "the node refused it, not the site");
         assert_eq!(of(None), [Ended::Answered(429)], "a node that names no reason");
+        let error = FetchError { kind: FetchErrorKind::Dns, message: "m".into(), retryable: true };
+        let back = vec![GivenBack { request_id: Fingerprint::of_key("a"), tries: 2, error: Some(error.clone()) }];
+        let mut index = Index { back, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
+        assert_eq!(last_error(&index), Some((&error, 2)));
+        let entry = Entry { error: None, status: 404, ..super::super::parts::failed(Fingerprint::of_key("b"), error.kind, "m") };
+        index.results.push(entry);
+        assert_eq!(last_error(&index), None, "the site has answered");
     }
 }

@@ -2,9 +2,10 @@
 
 use super::RunActor;
 use super::cache::Payload;
+use super::outcomes::last_error;
 use super::turns::{MOST_ROBOTS_FAILURES, Sink};
 use crate::actors::reply::Reply;
-use crate::actors::sites::{KnownRobots, RobotsKey};
+use crate::actors::sites::{KnownRobots, RobotsKey, Trouble};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
@@ -63,6 +64,12 @@ pub(super) struct Moved {
 /// Whether a block number is that of a robots.txt fetch.
 pub(super) fn is_of_robots(seq: Seq) -> bool {
     seq >= FIRST_PROBE
+}
+
+/// The error of a fetch that ended with this status, or without a result.
+fn without_file(status: u16) -> FetchError {
+    let message = if status == 0 { "the node reported no result".to_owned() } else { format!("the site responded with status {status}") };
+    FetchError { kind: FetchErrorKind::Robots, message, retryable: true }
 }
 
 /// What redirects of a robots.txt mean.
@@ -265,8 +272,11 @@ impl RunActor {
         let status = result.as_ref().map_or(0, |result| result.entry.status);
         let (origin, until) = (Arc::clone(&probe.key.0), judgement.until);
         log::debug!("robots.txt fetched run_id={} origin={origin} status={status} until={until}", self.identity());
-        let mut known = KnownRobots { robots: Arc::new(judgement.robots), until, failures: judgement.failures, refusal: None };
-        if let Some(error) = result.as_ref().and_then(|result| result.entry.error.as_ref()) {
+        let mut known = KnownRobots { robots: Arc::new(judgement.robots), until, failures: judgement.failures, cause: None };
+        if known.robots.is_unreachable() {
+            let of_result = result.as_ref().and_then(|result| result.entry.error.clone());
+            let error = of_result.or_else(|| last_error(index).map(|(error, _)| error.clone()));
+            let error = error.unwrap_or_else(|| without_file(status));
             self.note_failed_probe(&mut known, error, &probe);
         }
         if !known.robots.is_unreachable() {
@@ -281,9 +291,14 @@ impl RunActor {
     }
 
     /// The node found no way to the file: another node is tried at once. An only node is not asked again for what its owner refuses.
-    fn note_failed_probe(&mut self, known: &mut KnownRobots, error: &FetchError, probe: &Probe) {
+    fn note_failed_probe(&mut self, known: &mut KnownRobots, error: FetchError, probe: &Probe) {
         let is_refused = error.kind == FetchErrorKind::Refused;
-        known.refusal = is_refused.then(|| error.message.as_str().into());
+        let (origin, kind, failures) = (&probe.key.0, error.kind.name(), known.failures);
+        log::info!("robots.txt not fetched run_id={} origin={origin} kind={kind} failures={failures}", self.identity());
+        let error = Arc::new(error);
+        known.cause = Some(Arc::clone(&error));
+        let trouble = Trouble { error: Arc::clone(&error), tries: failures, is_robots: true, at: Timestamp::now() };
+        self.context.sites.note_trouble(self.kind.frontier.site_name(probe.site), trouble);
         if self.has_other_nodes() {
             if error.kind.is_of_node() && known.failures == 1 {
                 known.until = Timestamp::now();
@@ -297,7 +312,7 @@ impl RunActor {
     /// The robots.txt of a URL as it is stored, if it has not expired.
     pub(super) fn stored_robots(stored: Option<(String, Timestamp)>) -> Option<KnownRobots> {
         let (text, until) = stored.filter(|(_, until)| *until > Timestamp::now())?;
-        Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0, refusal: None })
+        Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0, cause: None })
     }
 
     fn robots_known(&mut self, site: SiteNo, key: RobotsKey, known: KnownRobots, ctx: &mut Context<Self>) {

@@ -3,13 +3,13 @@
 use super::RunActor;
 use super::cache::{Finished, Payload};
 use super::held::Addressed;
-use super::outcomes::outcomes;
+use super::outcomes::{last_error, outcomes};
 use super::parts::{failed, final_entry};
 use super::robots::TARGET_AGAIN_MS;
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
-use crate::actors::sites::RobotsKey;
+use crate::actors::sites::{KnownRobots, RobotsKey, Trouble};
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
@@ -17,13 +17,14 @@ use crate::domain::request::unpack;
 use crate::domain::robots::Verdict;
 use crate::domain::sites::{Ended, Granted, Outcome, Pace, url_at};
 use crate::domain::time::Timestamp;
-use crate::protocol::node::{self, Block, FetchErrorKind};
+use crate::protocol::node::{self, Block, FetchError, FetchErrorKind};
 use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
 use crate::store::KeepSite;
 use actix::{AsyncContext, Context, SpawnHandle};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
@@ -121,6 +122,19 @@ pub(super) enum Judged {
     Unknown(Url),
     /// No request is allowed before this time.
     Later(Timestamp),
+}
+
+/// Why requests fail whose robots.txt could not be fetched: the kind of the last error, and a message.
+fn without_robots(known: &KnownRobots) -> (FetchErrorKind, String) {
+    let Some(cause) = &known.cause else {
+        return (FetchErrorKind::Robots, "robots.txt could not be fetched, which forbids all".to_owned());
+    };
+    let FetchError { kind, message, .. } = &**cause;
+    let message = match (kind, known.failures) {
+        (FetchErrorKind::Refused, _) => format!("robots.txt could not be fetched: {message}"),
+        (_, failures) => format!("robots.txt could not be fetched {failures} times in a row, which forbids all: {message}"),
+    };
+    (*kind, message)
 }
 
 impl RunActor {
@@ -324,13 +338,10 @@ impl RunActor {
             delay_ms = delay_ms.max(known.robots.crawl_delay_ms().unwrap_or(0));
             match known.robots.allowed(url.as_str()) {
                 Verdict::Allowed => allowed.push(place),
-                Verdict::Disallowed { line: 0 } => denied.push(match known.refusal {
-                    Some(why) => (place, FetchErrorKind::Refused, format!("robots.txt could not be fetched: {why}")),
-                    None => {
-                        let message = format!("robots.txt could not be fetched {} times in a row, which forbids all", known.failures);
-                        (place, FetchErrorKind::Robots, message)
-                    }
-                }),
+                Verdict::Disallowed { line: 0 } => {
+                    let (kind, message) = without_robots(&known);
+                    denied.push((place, kind, message));
+                }
                 Verdict::Disallowed { line } => {
                     denied.push((place, FetchErrorKind::Robots, format!("line {line} of robots.txt forbids it")));
                 }
@@ -453,11 +464,22 @@ impl RunActor {
         self.announce(ctx);
     }
 
+    /// Keeps the last error of a site, or forgets it when the site has answered.
+    fn note_trouble(&self, site: SiteNo, outcomes: &[Outcome], index: &Index) {
+        if let Some((error, tries)) = last_error(index) {
+            let trouble = Trouble { error: Arc::new(error.clone()), tries, is_robots: false, at: Timestamp::now() };
+            self.context.sites.note_trouble(self.kind.frontier.site_name(site), trouble);
+        } else if outcomes.iter().any(|outcome| matches!(outcome.ended, Ended::Answered(_))) {
+            self.context.sites.forget_trouble(&self.kind.frontier.site_name(site));
+        }
+    }
+
     /// Applies the outcomes in a report to the site of its block.
     pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let outcomes = outcomes(index);
         self.context.sites.count(&outcomes);
+        self.note_trouble(site, &outcomes, index);
         let pace = self.pace(site);
         if outcomes.is_empty() || pace == Pace::FREE {
             return;

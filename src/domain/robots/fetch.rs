@@ -13,8 +13,9 @@ pub const MOST_CACHE_MS: u32 = 86_400_000;
 pub const LEAST_CACHE_MS: u32 = 10_000;
 /// How long a site that answers 429 counts as a site without the file.
 const BUSY_MS: u32 = 600_000;
-/// Delay before a failed fetch is retried: the first and the maximum.
+/// Delay before a failed fetch is retried: the first after a response of 5xx, the first without a response, and the maximum.
 const FIRST_RETRY_MS: u32 = 60_000;
+const FIRST_RETRY_UNREACHABLE_MS: u32 = 10_000;
 const MOST_RETRY_MS: u32 = 3_600_000;
 
 /// The result of fetching a robots.txt, including redirects.
@@ -72,7 +73,8 @@ pub fn judge(fetched: Fetched<'_>, token: &str, now: Timestamp, failures: u32) -
         Fetched::Answer { status: 300..=499, cache_ms, .. } => known(Robots::allow_all(), cache_ms.clamp(LEAST_CACHE_MS, MOST_CACHE_MS)),
         Fetched::TooManyRedirects => known(Robots::allow_all(), MOST_CACHE_MS),
         Fetched::Answer { .. } | Fetched::Unreachable => {
-            let ms = FIRST_RETRY_MS.saturating_mul(1 << failures.min(16)).min(MOST_RETRY_MS);
+            let first = if matches!(fetched, Fetched::Unreachable) { FIRST_RETRY_UNREACHABLE_MS } else { FIRST_RETRY_MS };
+            let ms = first.saturating_mul(1 << failures.min(16)).min(MOST_RETRY_MS);
             Judgement { robots: Robots::unreachable(), until: now.plus_ms(ms.into()), failures: failures.saturating_add(1) }
         }
     }
