@@ -98,6 +98,7 @@ async fn download(
         change_ip_pattern,
         is_given_again: block.lost.map_or(block.attempt > 1, |lost| lost > 0),
         elsewhere: block.elsewhere,
+        holds: block.holds && block.parts,
         account,
     };
     match &block.pace {

@@ -78,6 +78,13 @@ pub fn host_of(json: &str, proxy: Option<&str>) -> String {
     }
 }
 
+/// The origin of a request; empty if the request is not valid.
+#[must_use]
+pub fn origin_of(json: &str) -> String {
+    let url = serde_json::from_str::<Text<'_>>(json).ok().and_then(|text| Url::parse(&text.url).ok());
+    url.map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ use crate::domain::settings::DownloadSettings;
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use regex::bytes::Regex;
+use reqwest::Url;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct Rules {
     pub is_given_again: bool,
     /// Another node may succeed where this one finds no way to a site.
     pub elsewhere: bool,
+    /// The broker holds the site of a request that was asked for a pause: the request is not tried again here.
+    pub holds: bool,
     /// For a block that is reported as a whole: the memory of all its results. Otherwise each result has its own account.
     pub account: Option<Rc<Account>>,
 }
@@ -60,6 +63,17 @@ pub struct Outcome {
     pub time: u32,
     /// Another node should try it: this one found no way to the site, and the site did not get the request.
     pub is_for_another: bool,
+    /// The site asked for a pause, and the request was not tried again.
+    pub pause: Option<Pause>,
+}
+
+/// A site without a pace asked for a pause.
+#[derive(Debug, Clone, Copy)]
+pub struct Pause {
+    /// Its `Retry-After`.
+    pub retry_after: Option<Duration>,
+    /// Whether the request may be tried again.
+    pub may_repeat: bool,
 }
 
 /// Downloads for all blocks of the agent.
@@ -130,6 +144,9 @@ impl Downloader {
                 }
                 changes_left -= 1;
                 self.changer.change(address).await;
+            } else if let Some(pause) = pause(rules, &asked, &outcome.answer) {
+                outcome.pause = Some(pause);
+                return outcome;
             } else if retries_left > 0 && is_worth_another_try(&outcome.answer) && (asked.is_idempotent() || outcome.answer.unsent) {
                 retries_left -= 1;
                 let asked_for = outcome.answer.retry_after.unwrap_or_default().min(MOST_RETRY_AFTER);
@@ -222,6 +239,14 @@ fn to_send(rules: &Rules, json: &str) -> Result<Asked, FetchError> {
 
 fn asks_in_vain() -> FetchError {
     fetch_error(FetchErrorKind::ChangeIp, "the body matches ChangeIpPattern, which asks for another ip address")
+}
+
+/// What a site asks for, if the broker holds it then. A redirect may have led to another site, which the broker does not know.
+fn pause(rules: &Rules, asked: &Asked, answer: &Answer) -> Option<Pause> {
+    let asks = answer.status == 429 || answer.status == 503 && answer.retry_after.is_some();
+    let is_own = || answer.head.target_url.as_deref().is_none_or(|url| Url::parse(url).is_ok_and(|url| url.origin() == asked.url.origin()));
+    let may_repeat = asked.is_idempotent() || answer.unsent;
+    (rules.holds && asks && is_own()).then_some(Pause { retry_after: answer.retry_after, may_repeat })
 }
 
 /// Whether another node should try a request. One that must not be repeated may go there if it was certainly not sent.

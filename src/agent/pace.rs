@@ -47,6 +47,7 @@ impl SiteClock {
         SiteNews {
             retry_after: self.held_until.get().map(|until| millis(until.saturating_duration_since(now))),
             last_began: self.last.get().map(|last| millis(now.saturating_duration_since(last))),
+            paused: Vec::new(),
         }
     }
 }

@@ -7,9 +7,10 @@ use super::failure::fetch_error;
 use super::memory::{Account, Memory, Share};
 use super::pace::SiteClock;
 use super::parcel::Parcel;
+use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::NodeId;
 use crate::protocol::MAX_REPORT;
-use crate::protocol::node::{Block, FetchErrorKind, GivenBack};
+use crate::protocol::node::{Block, FetchErrorKind, GivenBack, Paused, SiteNews};
 use crate::protocol::pack::{Builder, Entry, Head, Index};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -47,11 +48,13 @@ struct Part {
     small: Share,
     /// When its first result was added.
     since: Option<Instant>,
+    /// Requests whose sites asked for a pause.
+    paused: Vec<Paused>,
 }
 
 impl Part {
     fn new(index: &Index, account: &Rc<Account>) -> Self {
-        Self { pack: Builder::new(index.clone()), shares: Vec::new(), small: account.share(), since: None }
+        Self { pack: Builder::new(index.clone()), shares: Vec::new(), small: account.share(), since: None, paused: Vec::new() }
     }
 }
 
@@ -103,11 +106,17 @@ impl Reports {
         }
     }
 
+    /// The site of a request asked for a pause: the broker learns it at once.
+    pub fn pause(&mut self, request_id: Fingerprint, retry_after: Option<Duration>) {
+        let retry_after = retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        self.open.paused.push(Paused { request_id, retry_after });
+    }
+
     /// Completes the open part if it is old enough, while the agent works on this number of blocks, or if memory is tight. Returns the
     /// next part to post, and when the open part will be old enough.
     pub fn due(&mut self, blocks: u32, is_tight: bool) -> (Option<Parcel>, Option<Instant>) {
         let patience = OLDEST.max(OLDEST_OF_EACH * blocks);
-        if is_tight || self.open_since().is_some_and(|since| since.elapsed() >= patience) {
+        if is_tight || !self.open.paused.is_empty() || self.open_since().is_some_and(|since| since.elapsed() >= patience) {
             self.close();
         }
         (self.next_part(), self.open_since().map(|since| since + patience))
@@ -115,7 +124,7 @@ impl Reports {
 
     /// Completes the current part, however small it is.
     fn close(&mut self) {
-        if self.are_parts && !self.open.pack.is_empty() {
+        if self.are_parts && !(self.open.pack.is_empty() && self.open.paused.is_empty()) {
             self.closed.push_back(std::mem::replace(&mut self.open, Part::new(&self.index, &self.account)));
         }
     }
@@ -141,7 +150,7 @@ impl Reports {
     /// All remaining reports, the last one at the end. Nothing may be added afterwards.
     pub fn finish(&mut self, back: Vec<GivenBack>) -> impl Iterator<Item = Parcel> {
         let open = std::mem::replace(&mut self.open, Part::new(&self.index, &self.account));
-        let last = if open.pack.is_empty() { self.closed.pop_back().unwrap_or(open) } else { open };
+        let last = if open.pack.is_empty() && open.paused.is_empty() { self.closed.pop_back().unwrap_or(open) } else { open };
         let (parts, clock) = (std::mem::take(&mut self.closed), self.clock.clone());
         let parts = parts.into_iter().map(move |part| (part, Vec::new(), true)).chain(std::iter::once((last, back, false)));
         parts.map(move |(part, back, is_part)| sealed(part, clock.clone(), |index| (index.back, index.part) = (back, is_part)))
@@ -159,8 +168,9 @@ impl Reports {
 }
 
 fn sealed(part: Part, clock: Option<Rc<SiteClock>>, word: impl FnOnce(&mut Index)) -> Parcel {
-    let Part { pack, mut shares, small, .. } = part;
+    let Part { pack, mut shares, small, paused, .. } = part;
     let (mut index, frame) = pack.seal();
+    index.site = (!paused.is_empty()).then(|| SiteNews { paused, ..SiteNews::default() });
     word(&mut index);
     shares.push(small);
     Parcel::new(index, frame, clock, shares)

@@ -77,6 +77,13 @@ impl Slots {
         }
     }
 
+    /// Removes the requests that have not begun and for which this is true.
+    pub fn withdraw(&mut self, mut is_it: impl FnMut(usize) -> bool) -> Vec<usize> {
+        let (gone, stay) = std::mem::take(&mut self.waiting).into_iter().partition::<Vec<_>, _>(|place| is_it(*place));
+        self.waiting = stay.into();
+        gone
+    }
+
     /// Whether all requests have begun, and all that are still in progress have left their slots.
     #[must_use]
     pub fn only_wait(&self) -> bool {
@@ -130,6 +137,17 @@ mod tests {
         slots.leave(2 * PATIENCE, |_| true);
         assert_eq!(slots.begin(2 * PATIENCE, |place| place != 1), None, "its host takes no more");
         assert_eq!(begun(&mut slots, 2 * PATIENCE), [1]);
+    }
+
+    #[test]
+    fn requests_that_are_withdrawn_never_begin() {
+        let mut slots = Slots::new(1, vec![0, 1, 0, 1]);
+        assert_eq!(begun(&mut slots, 0), [0]);
+        assert_eq!((slots.withdraw(|place| place != 1), slots.withdraw(|place| place == 0)), (vec![2, 3], vec![]), "one has begun");
+        slots.end(0);
+        assert_eq!(begun(&mut slots, 1), [1]);
+        slots.end(1);
+        assert!(slots.are_over());
     }
 
     #[test]

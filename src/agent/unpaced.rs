@@ -3,12 +3,13 @@
 
 use super::asked::{earlier_tries, request_id};
 use super::block::{Cut, Ports, ended, guarded, last_part};
-use super::crowd::{HostKey, Visit, host_of};
+use super::crowd::{HostKey, Visit, host_of, origin_of};
 use super::download::{Downloader, Outcome, Rules};
+use super::failure::fetch_error;
 use super::paced::{AtWork, at};
 use super::parts::Reports;
 use super::slots::{Millis, PATIENCE, Slots};
-use crate::protocol::node::GivenBack;
+use crate::protocol::node::{FetchErrorKind, GivenBack};
 use futures_util::FutureExt;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
@@ -97,6 +98,23 @@ pub async fn unpaced(
                 slots.end(place);
                 drop((visits.remove(&place), permits.remove(&place)));
                 outcome.tries = outcome.tries.saturating_add(earlier_tries(requests[place].get()));
+                if let Some(pause) = outcome.pause {
+                    let origin = origin_of(requests[place].get());
+                    let withdrawn = slots.withdraw(|other| origin_of(requests[other].get()) == origin);
+                    back.extend(withdrawn.into_iter().filter_map(|other| {
+                        let tries = earlier_tries(requests[other].get());
+                        Some(GivenBack { request_id: request_id(requests[other].get())?, tries, error: None })
+                    }));
+                    if let Some(request_id) = request_id(requests[place].get()) {
+                        reports.pause(request_id, pause.retry_after);
+                        if pause.may_repeat && outcome.tries <= downloader.retries(rules) {
+                            let words = format!("the site responded with status {}", outcome.answer.status);
+                            let error = Some(fetch_error(FetchErrorKind::Other, words));
+                            back.push(GivenBack { request_id, tries: outcome.tries, error });
+                            continue;
+                        }
+                    }
+                }
                 if reports.are_parts && outcome.is_for_another {
                     let request_id = request_id(requests[place].get());
                     back.extend(request_id.map(|request_id| GivenBack { request_id, tries: outcome.tries, error: outcome.answer.error }));

@@ -143,6 +143,10 @@ pub struct Block {
     /// their failure. See [`FetchErrorKind::is_of_node`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
+    /// Whether the broker holds sites without a pace: requests that were answered with 429, or 503 with `Retry-After`, are given back with all
+    /// others to their origin, and reported at once. See [`SiteNews::paused`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub holds: bool,
     /// The pace limit of the requests' site. Without it only the settings limit the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
@@ -278,6 +282,21 @@ pub struct SiteNews {
     /// Milliseconds since the last answer of the site ended, or since the last request began if that is later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_began: Option<u64>,
+    /// For a block without a pace: requests whose sites asked for a pause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paused: Vec<Paused>,
+}
+
+/// A request of a block without a pace, whose site asked for a pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    /// The request.
+    pub request_id: crate::domain::fingerprint::Fingerprint,
+    /// Milliseconds from its `Retry-After`; absent: it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
 }
 
 /// The result of one request, in a [`BlockReport`].

@@ -131,6 +131,7 @@ fn stays_within(are_parts: bool, budget_mb: u64, beside_mb: u64) {
                 attempt: 1,
                 lost: None,
                 elsewhere: false,
+                holds: false,
                 parts: are_parts,
                 pace: None,
                 settings,

@@ -475,6 +475,9 @@ class BlockForNode(Model):
     #: Whether another node may succeed where this one finds no way to a site: then it gives such requests back
     #: instead of reporting their failure. See [`FetchErrorKind::is_of_node`].
     elsewhere: bool | None = None
+    #: Whether the broker holds sites without a pace: requests that were answered with 429, or 503 with `Retry-
+    #: After`, are given back with all others to their origin, and reported at once. See [`SiteNews::paused`].
+    holds: bool | None = None
     #: Number of earlier attempts that were lost, so that its requests may have been sent. Absent: an older
     #: broker, whose `attempt` also counts those that gave the block back.
     lost: int | None = None
@@ -1792,6 +1795,16 @@ class PackageOutputPage(Model):
 
 
 @dataclass(kw_only=True)
+class Paused(Model):
+    """A request of a block without a pace, whose site asked for a pause."""
+
+    #: The request.
+    request_id: str
+    #: Milliseconds from its `Retry-After`; absent: it had none.
+    retry_after: int | None = None
+
+
+@dataclass(kw_only=True)
 class PendingRequest(Model):
     """A request of a run that has no result yet."""
 
@@ -2477,6 +2490,8 @@ class SiteNews(Model):
 
     #: Milliseconds since the last answer of the site ended, or since the last request began if that is later.
     last_began: int | None = None
+    #: For a block without a pace: requests whose sites asked for a pause.
+    paused: list[Paused] | None = None
     #: Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     retry_after: int | None = None
 

@@ -40,6 +40,7 @@ impl RunActor {
             lost: Some(self.kind.frontier.losses(seq, lease.attempt - 1)),
             parts: true,
             elsewhere: self.may_move(seq),
+            holds: true,
             pace: None,
             settings,
             requests: None,
@@ -226,11 +227,15 @@ impl RunActor {
                 this.kind.cache.put_leased(seq, payload);
                 return reply.send(Err(Problem::busy("write queue is full; retry later")));
             }
+            if index.part && index.results.is_empty() {
+                // It only says that a site asked for a pause.
+                this.learn_from(seq, &index, &payload, ctx);
+                this.kind.frontier.renew(seq, node, Timestamp::steady());
+                return this.part_again(seq, payload, reply, ctx);
+            }
             let meaning = meaning(index, pack, &payload);
-            if let (Some(site), Ok(Meaning::Whole { index, .. } | Meaning::Part { index, .. } | Meaning::Back { index, .. })) =
-                (this.kind.frontier.site_of(seq), &meaning)
-            {
-                this.learn(site, index, ctx);
+            if let Ok(Meaning::Whole { index, .. } | Meaning::Part { index, .. } | Meaning::Back { index, .. }) = &meaning {
+                this.learn_from(seq, index, &payload, ctx);
             }
             match meaning {
                 Ok(Meaning::Whole { index, pack }) => this.store_report(seq, index, pack, payload, Some(reply), ctx),

@@ -109,7 +109,7 @@ impl RunActor {
                 Some(first) => first == origin,
                 None => {
                     let board = self.context.sites.board();
-                    board.held_by_hand(origin, now).or_else(|| board.held_by_hand(key, now)).is_some()
+                    board.held(origin, now).is_some() || board.held_by_hand(key, now).is_some()
                 }
             });
             match waits {

@@ -14,6 +14,7 @@ mod end;
 mod first_requests;
 mod held;
 mod helper;
+mod learned;
 mod message;
 mod opened;
 mod outcomes;

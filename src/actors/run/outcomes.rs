@@ -1,5 +1,6 @@
 //! What a report reveals about the site of its block.
 
+use crate::domain::fingerprint::Fingerprint;
 use crate::domain::sites::{Ended, Outcome};
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::protocol::pack::{Entry, Index};
@@ -36,6 +37,40 @@ pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     all
 }
 
+/// What the requests of a report say about sites without a pace, each with its request: whether they ask for a pause, do not answer, or
+/// answer. Other errors of theirs, 5xx among them, hold off no site that its job does not pace.
+pub(super) fn unpaced_outcomes(index: &Index) -> Vec<(Fingerprint, Outcome)> {
+    let plain = |ended| Outcome { ended, elapsed_ms: 0, retry_after_ms: None };
+    let news = index.site.as_ref();
+    let paused: Vec<_> = news.map(|news| news.paused.as_slice()).unwrap_or_default().iter().collect();
+    let mut all: Vec<(Fingerprint, Outcome)> = Vec::with_capacity(paused.len() + index.results.len());
+    for one in &paused {
+        let retry_after_ms = one.retry_after.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+        all.push((one.request_id, Outcome { retry_after_ms, ..plain(Ended::Answered(429)) }));
+    }
+    let of_error = |error: &FetchError| match error.kind {
+        FetchErrorKind::Timeout => Some(Ended::TimedOut),
+        FetchErrorKind::Connect => Some(Ended::Refused),
+        _ => None,
+    };
+    for entry in &index.results {
+        let ended = match (&entry.error, entry.status) {
+            (Some(error), 0) => of_error(error),
+            (_, status) => Some(Ended::Answered(status)).filter(|ended| ended.is_well() || status == 429),
+        };
+        let is_known = paused.iter().any(|one| one.request_id == entry.request_id);
+        all.extend(ended.filter(|_| !is_known).map(|ended| (entry.request_id, plain(ended))));
+    }
+    let back = index.back.iter().filter_map(|back| Some((back.request_id, plain(of_error(back.error.as_ref()?)?))));
+    all.extend(back);
+    // A fetch of robots.txt has the pace of its turn, even if its site has none.
+    if let Some(ms) = news.and_then(|news| news.retry_after) {
+        let retry_after_ms = u32::try_from(ms).ok().filter(|ms| *ms > 0);
+        all.extend(index.back.iter().take(1).map(|back| (back.request_id, Outcome { retry_after_ms, ..plain(Ended::Answered(429)) })));
+    }
+    all
+}
+
 /// The last error without a response in a report, and the tries of its request. `None` if the site has answered, or nothing was sent.
 pub(super) fn last_error(index: &Index) -> Option<(&FetchError, u32)> {
     if index.results.iter().any(|entry| entry.status > 0) {
@@ -48,9 +83,8 @@ pub(super) fn last_error(index: &Index) -> Option<(&FetchError, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::fingerprint::Fingerprint;
     use crate::domain::ids::{BlockId, Identity, NodeId};
-    use crate::protocol::node::{FetchError, GivenBack};
+    use crate::protocol::node::{GivenBack, Paused, SiteNews};
 
     #[test]
     fn only_what_the_site_did_counts() {
@@ -71,5 +105,22 @@ mod tests {
         let entry = Entry { error: None, status: 404, ..super::super::parts::failed(Fingerprint::of_key("b"), error.kind, "m") };
         index.results.push(entry);
         assert_eq!(last_error(&index), None, "the site has answered");
+    }
+
+    #[test]
+    fn a_site_without_a_pace_asks_for_a_pause_or_does_not_answer() {
+        let identity = Identity::random();
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(Fingerprint::of_key);
+        let failed = |print, kind| super::super::parts::failed(print, kind, "m");
+        let answered = |print, status| Entry { error: None, status, ..failed(print, FetchErrorKind::Other) };
+        let paused = vec![Paused { request_id: a, retry_after: Some(7_000) }];
+        let results =
+            vec![answered(a, 429), answered(b, 200), answered(c, 500), failed(d, FetchErrorKind::Connect), failed(c, FetchErrorKind::Tls)];
+        let site = Some(SiteNews { paused, ..SiteNews::default() });
+        let index = Index { results, site, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
+        let all: Vec<_> =
+            unpaced_outcomes(&index).into_iter().map(|(print, outcome)| (print, outcome.ended, outcome.retry_after_ms)).collect();
+        let expected = [(a, Ended::Answered(429), Some(7_000)), (b, Ended::Answered(200), None), (d, Ended::Refused, None)];
+        assert_eq!(all, expected);
     }
 }

@@ -173,6 +173,7 @@ impl RunActor {
             lost: Some(0),
             parts: false,
             elsewhere: false,
+            holds: false,
             pace,
             settings,
             requests: None,
@@ -190,7 +191,7 @@ impl RunActor {
         let target = self.sites_of(&[origin.as_str().into()])[0].filter(|target| *target != site);
         let Some(target) = target.filter(|target| !self.kind.frontier.is_free(*target)) else {
             let board = self.context.sites.board();
-            let is_held = [&origin, &key].into_iter().any(|name| board.held_by_hand(name, now).is_some());
+            let is_held = board.held(&origin, now).is_some() || board.held_by_hand(&key, now).is_some();
             return if is_held { Err(now.plus_ms(MOST_TARGET_WAIT_MS)) } else { Ok((None, granted)) };
         };
         if self.kind.frontier.is_out(target) || self.is_probed(target) {

@@ -3,13 +3,12 @@
 use super::RunActor;
 use super::cache::{Finished, Payload};
 use super::held::Addressed;
-use super::outcomes::{last_error, outcomes};
 use super::parts::{failed, final_entry};
 use super::robots::TARGET_AGAIN_MS;
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
-use crate::actors::sites::{KnownRobots, RobotsKey, Trouble};
+use crate::actors::sites::{KnownRobots, RobotsKey};
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
@@ -20,11 +19,9 @@ use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchError, FetchErrorKind};
 use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
-use crate::store::KeepSite;
 use actix::{AsyncContext, Context, SpawnHandle};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
@@ -462,38 +459,5 @@ impl RunActor {
         let is_awaited = self.kind.turns.awaited.remove(&site);
         self.kind.frontier.site_waits(site, if is_awaited { next.plus_ms(2 * TARGET_AGAIN_MS) } else { next });
         self.announce(ctx);
-    }
-
-    /// Keeps the last error of a site, or forgets it when the site has answered.
-    fn note_trouble(&self, site: SiteNo, outcomes: &[Outcome], index: &Index) {
-        if let Some((error, tries)) = last_error(index) {
-            let trouble = Trouble { error: Arc::new(error.clone()), tries, is_robots: false, at: Timestamp::now() };
-            self.context.sites.note_trouble(self.kind.frontier.site_name(site), trouble);
-        } else if outcomes.iter().any(|outcome| matches!(outcome.ended, Ended::Answered(_))) {
-            self.context.sites.forget_trouble(&self.kind.frontier.site_name(site));
-        }
-    }
-
-    /// Applies the outcomes in a report to the site of its block.
-    pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
-        let now = Timestamp::steady();
-        let outcomes = outcomes(index);
-        self.context.sites.count(&outcomes);
-        self.note_trouble(site, &outcomes, index);
-        let pace = self.pace(site);
-        if outcomes.is_empty() || pace == Pace::FREE {
-            return;
-        }
-        let last_began = index.site.as_ref().and_then(|news| news.last_began).unwrap_or(0);
-        let began = now.plus_ms(-i64::try_from(last_began).unwrap_or(0));
-        let name = self.kind.frontier.site_name(site);
-        let mut board = self.context.sites.board();
-        if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
-            // Queue this write before the report, so that a crash cannot lose it, and before other runs change the site.
-            let held_by = board.held_by(&name, now);
-            let write = self.context.store.write_unbounded(KeepSite { name, state, held_by, now: Timestamp::now() });
-            drop(board);
-            Self::then(ctx, write, |_, (), _| {});
-        }
     }
 }

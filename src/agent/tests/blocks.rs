@@ -29,6 +29,7 @@ pub fn block(settings: DownloadSettings, requests: &str) -> Block {
         lost: None,
         parts: false,
         elsewhere: false,
+        holds: false,
         pace: None,
         settings,
         requests,

@@ -38,7 +38,8 @@ fn config() -> AgentConfig {
 
 fn rules(settings: DownloadSettings) -> Rules {
     let scope = Scope::of(&settings).expect("hosts");
-    Rules { identity: Identity::random(), settings, scope, change_ip_pattern: None, is_given_again: false, elsewhere: false, account: None }
+    let (identity, change_ip_pattern, account) = (Identity::random(), None, None);
+    Rules { identity, settings, scope, change_ip_pattern, is_given_again: false, elsewhere: false, holds: false, account }
 }
 
 fn get(url: &str) -> String {

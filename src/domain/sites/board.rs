@@ -6,7 +6,7 @@
 use super::{Begin, Outcome, Pace, SiteState, Why, host_of_name, is_hold_of};
 use crate::domain::ids::Identity;
 use crate::domain::time::Timestamp;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// How long a rejected run keeps its priority: it gets the next turn before the run that had the last one.
@@ -15,6 +15,8 @@ const REMEMBERED_MS: i64 = 3_000;
 const LEFTOVER_MS: i64 = 15_000;
 /// Delay after which a run asks again while another run has the site.
 const LOOK_AGAIN_MS: i64 = 500;
+/// The longest hold-off of a site without a pace that it did not ask for: its owner expects an answer soon after a restart.
+const MOST_UNPACED_HOLD_MS: u32 = 60_000;
 /// Number of operations after which sites without any information are removed.
 const SWEEP: u32 = 20_000;
 
@@ -84,6 +86,10 @@ pub struct Board {
     held: BTreeSet<(Arc<str>, Arc<str>)>,
     /// When the last of these holds ends.
     held_until: Timestamp,
+    /// Sites without a pace that have failed or asked for a pause since they last answered well.
+    unpaced: HashSet<Arc<str>>,
+    /// When the last of their hold-offs ends.
+    unpaced_held_until: Timestamp,
     /// From this time on no turns are granted for a while: nodes may still use turns of an earlier broker.
     quiet_from: Timestamp,
     quiet_until: Timestamp,
@@ -104,8 +110,21 @@ impl Board {
             if let Some(until) = state.held_by_hand(now) {
                 self.note_hold(&name, until);
             }
+            // Only sites without a pace have the name of an origin.
+            if name.contains("://") && !state.was_held_by_hand() {
+                self.note_unpaced(&name, state, now);
+            }
             self.sites.insert(name, Entry { state, held_by, ..Entry::default() });
         }
+    }
+
+    fn note_unpaced(&mut self, name: &Arc<str>, state: SiteState, now: Timestamp) {
+        if state.is_usual(0, now) {
+            self.unpaced.remove(name);
+        } else {
+            self.unpaced.insert(Arc::clone(name));
+        }
+        self.unpaced_held_until = self.unpaced_held_until.max(state.held_until(now).map_or(Timestamp::default(), |(until, _)| until));
     }
 
     fn note_hold(&mut self, name: &Arc<str>, until: Timestamp) {
@@ -124,6 +143,8 @@ impl Board {
             self.operations = 0;
             self.sites.retain(|_, entry| entry.turn.is_some_and(|turn| turn.until > now) || !entry.state.is_forgettable(now));
             self.forget_holds(now);
+            let sites = &self.sites;
+            self.unpaced.retain(|name| sites.contains_key(name));
         }
         if !self.sites.contains_key(name) {
             self.sites.insert(name.into(), Entry::default());
@@ -140,6 +161,9 @@ impl Board {
             return Err(until);
         }
         if pace == Pace::FREE {
+            if let Some((until, _)) = self.own_hold(name, now) {
+                return Err(until);
+            }
             // Without a pace there are no turns.
             return Ok(Granted { delay_ms: 0, jitter_ms: 0, connections: pace.connections });
         }
@@ -221,6 +245,35 @@ impl Board {
         }
     }
 
+    /// Applies the outcomes of requests to a site without a pace: it is held off like any other, but needs no turns. Returns what to store, as
+    /// [`Board::learn`] does.
+    pub fn learn_unpaced(&mut self, name: &str, outcomes: &[Outcome], now: Timestamp) -> Option<Option<SiteState>> {
+        if outcomes.iter().all(|outcome| outcome.ended.is_well()) && !self.unpaced.contains(name) {
+            return None;
+        }
+        let entry = self.entry(name, now);
+        let was = entry.state;
+        for outcome in outcomes {
+            entry.state.begun(now, Pace::FREE, 0);
+            entry.state.ended(now, Pace::FREE, *outcome);
+        }
+        entry.state.without_pace(MOST_UNPACED_HOLD_MS);
+        let state = entry.state;
+        self.note_unpaced(&name.into(), state, now);
+        let was_stored = !was.is_usual(0, now) || was.was_held_by_hand();
+        match (was_stored, state.is_usual(0, now)) {
+            (false, true) => None,
+            (true, true) => Some(None),
+            (_, false) => Some(Some(state)),
+        }
+    }
+
+    /// Whether the answers of sites without a pace are of interest: one of them has failed.
+    #[must_use]
+    pub fn has_unpaced(&self) -> bool {
+        !self.unpaced.is_empty()
+    }
+
     /// Ends the turn of a run; no other run may begin one for `wait_ms`. Returns when the site may be used again.
     pub fn release(&mut self, name: &str, run: Identity, wait_ms: i64, now: Timestamp) -> Timestamp {
         let entry = self.entry(name, now);
@@ -269,10 +322,17 @@ impl Board {
         self.held.retain(|(_, name)| sites.get(name).is_some_and(|entry| entry.state.held_by_hand(now).is_some()));
     }
 
-    /// Whether any site is held by hand.
+    /// Whether blocks without a pace must be checked for requests to held sites: one is held by hand, or one without a pace is held off.
     #[must_use]
     pub fn has_holds(&self, now: Timestamp) -> bool {
-        now < self.held_until && !self.held.is_empty()
+        now < self.held_until && !self.held.is_empty() || now < self.unpaced_held_until
+    }
+
+    /// Until when a site is held, by hand or for any other reason.
+    #[must_use]
+    pub fn held(&self, name: &str, now: Timestamp) -> Option<Timestamp> {
+        let by_hand = self.held_by_hand(name, now).map(|(_, until)| until);
+        by_hand.max(self.own_hold(name, now).map(|(until, _)| until))
     }
 
     /// The manual hold that applies to a site ([`is_hold_of`]), and its end.
@@ -332,162 +392,5 @@ impl Board {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Ended;
-    use super::*;
-
-    const T: Timestamp = Timestamp(1_000_000);
-    const PACE: Pace = Pace { connections: 1, delay_ms: 1_000 };
-    const SITE: &str = "example.org";
-
-    fn run(n: u128) -> Identity {
-        Identity(uuid::Uuid::from_u128(n))
-    }
-
-    fn answered(status: u16, retry_after_ms: Option<u32>) -> Outcome {
-        Outcome { ended: Ended::Answered(status), elapsed_ms: 10, retry_after_ms }
-    }
-
-    #[test]
-    fn one_turn_at_a_time_and_the_delay_after_it() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        let granted = board.take(SITE, PACE, run(1), later, T).expect("it is free");
-        assert_eq!(granted, Granted { delay_ms: 1_000, jitter_ms: 100, connections: 1 });
-        assert!(board.take(SITE, PACE, run(2), later, T).is_err() && board.take(SITE, PACE, run(1), later, T).is_err());
-        assert!(board.take("other.org", PACE, run(2), later, T).is_ok());
-        let end = T.plus_ms(5_000);
-        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], end.plus_ms(-300), end), None, "as any other");
-        let next = board.release(SITE, run(1), 0, end);
-        assert!((700..=800).contains(&next.since_ms(end)), "{next}");
-        // The second run asked meanwhile, so it goes first.
-        assert!(board.take(SITE, PACE, run(2), later, end).is_err());
-        assert!(board.take(SITE, PACE, run(1), later, next).is_err());
-        assert!(board.take(SITE, PACE, run(2), later, next).is_ok());
-    }
-
-    #[test]
-    fn a_lost_turn_keeps_the_site_until_its_node_has_stopped() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        board.take(SITE, PACE, run(1), later, T).expect("it is free");
-        assert_eq!(board.release(SITE, run(2), 15_000, T), T.plus_ms(15_000), "of another run");
-        assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(20_000)).is_err(), "its turn goes on");
-        board.release(SITE, run(1), 15_000, T);
-        assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(14_999)).is_err());
-        assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(15_000)).is_ok());
-        let much_later = T.plus_ms(9_000_000);
-        assert!(board.take(SITE, PACE, run(1), much_later, T.plus_ms(615_000)).is_ok(), "nothing was heard of it");
-        // The run itself has no dispatched block: its turn belongs to a dead actor.
-        assert!(board.take(SITE, PACE, run(1), much_later, T.plus_ms(617_000)).is_err());
-        assert!(board.take(SITE, PACE, run(2), much_later, T.plus_ms(616_999 + LEFTOVER_MS)).is_err());
-        assert!(board.take(SITE, PACE, run(2), much_later, T.plus_ms(622_000 + LEFTOVER_MS)).is_ok());
-    }
-
-    #[test]
-    fn what_a_site_asks_for_is_kept_and_stored() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        board.take(SITE, PACE, run(1), later, T).expect("it is free");
-        let stored = board.learn(SITE, PACE, &[answered(429, Some(60_000))], T, T).flatten().expect("it is out of the ordinary");
-        board.release(SITE, run(1), 0, T);
-        let mut after = Board::new(0);
-        after.load([(SITE.into(), SiteState::of_row(&stored.to_row()).expect("a row"), None)], T);
-        for board in [&mut board, &mut after] {
-            let next = board.take(SITE, PACE, run(1), later, T.plus_ms(1_000)).expect_err("it is held off");
-            assert_eq!(next, T.plus_ms(60_000));
-            assert_eq!(board.view(SITE, T).and_then(|view| view.held), Some((T.plus_ms(60_000), Why::RetryAfter)));
-            let granted = board.take(SITE, PACE, run(1), later, next).expect("its time has come");
-            assert!(granted.delay_ms > PACE.delay_ms, "it is asked less often");
-        }
-        after.quiet(T, T.plus_ms(90_000));
-        assert_eq!(after.take("other.org", PACE, run(1), later, T.plus_ms(80_000)), Err(T.plus_ms(90_000)));
-        assert!(after.take("http://localhost", Pace::FREE, run(1), later, T.plus_ms(80_000)).is_ok());
-    }
-
-    #[test]
-    fn a_hold_counts_from_when_it_is_known() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        board.take(SITE, PACE, run(1), later, T).expect("it is free");
-        // The last request began half a minute before the report that contained the site's `Retry-After`.
-        let (began, timed_out) = (T, Outcome { ended: Ended::TimedOut, elapsed_ms: 30_000, retry_after_ms: None });
-        board.learn(SITE, PACE, &[timed_out, answered(429, Some(30_000))], began, T.plus_ms(30_000));
-        let next = board.release(SITE, run(1), 0, T.plus_ms(30_000));
-        assert!(next >= T.plus_ms(60_000), "{next}");
-    }
-
-    #[test]
-    fn a_turn_of_another_run_is_not_taken_over() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        board.take(SITE, PACE, run(1), later, T).expect("it is free");
-        assert!(!board.renew(SITE, run(2), later, T) && board.renew(SITE, run(1), later, T));
-        assert!(board.renew(SITE, run(2), later.plus_ms(1_000), later), "it is over");
-    }
-
-    #[test]
-    fn after_the_quiet_time_a_site_waits_for_its_own_delay() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        board.quiet(T, T.plus_ms(15_000));
-        let slow = Pace { delay_ms: 60_000, ..PACE };
-        assert_eq!(board.take(SITE, slow, run(1), later, T), Err(T.plus_ms(15_000)));
-        assert_eq!(board.take(SITE, slow, run(1), later, T.plus_ms(15_000)), Err(T.plus_ms(75_000)));
-        assert!(board.take(SITE, slow, run(1), later, T.plus_ms(75_000)).is_ok());
-    }
-
-    #[test]
-    fn what_somebody_holds_no_run_begins_whatever_its_pace() {
-        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
-        let until = T.plus_ms(60_000);
-        let stored = board.hold("127.0.0.1", until, Some("admin".into()), T);
-        let mut after = Board::new(0);
-        after.load([("127.0.0.1".into(), SiteState::of_row(&stored.to_row()).expect("a row"), Some("admin".into()))], T);
-        for board in [&mut board, &mut after] {
-            assert!(board.has_holds(T) && !board.has_holds(until));
-            for name in ["127.0.0.1", "http://127.0.0.1:8000", "https://127.0.0.1"] {
-                for pace in [PACE, Pace::FREE] {
-                    assert_eq!(board.take(name, pace, run(1), later, T), Err(until), "{name}");
-                }
-                let view = board.view(name, T).expect("it is held");
-                assert_eq!((view.held, view.held_by.as_deref()), (Some((until, Why::Operator)), Some("admin")), "{name}");
-            }
-            assert_eq!(board.page("", Some(true), None, 9, T).len(), 1, "only what was named is listed");
-            assert!(board.take("http://127.0.0.10", Pace::FREE, run(1), later, T).is_ok());
-            assert!(board.take("http://127.0.0.1", Pace::FREE, run(1), later, until).is_ok(), "it is over");
-        }
-        assert_eq!(board.free("127.0.0.1", T), None, "nothing is to be kept of it");
-        assert!(!board.has_holds(T) && board.take("127.0.0.1", Pace::FREE, run(1), later, T).is_ok());
-
-        board.hold("http://build.test:8080", until, None, T);
-        assert_eq!(board.take("build.test", PACE, run(1), later, T), Err(until), "the host is one site for this run");
-        assert!(board.take("http://build.test", Pace::FREE, run(1), later, T).is_ok(), "it is another origin");
-        assert_eq!(board.counts(T), (2, 1));
-    }
-
-    #[test]
-    fn a_hold_that_is_over_leaves_nothing_behind() {
-        let (mut board, until) = (Board::new(0), T.plus_ms(60_000));
-        board.hold(SITE, until, None, T);
-        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], T, T).flatten().and_then(|state| state.held_by_hand(T)), Some(until));
-        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], until, until), Some(None), "its row goes");
-        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], until, until), None);
-        let held = board.hold("other.org", until, None, T);
-        assert!(!held.is_forgettable(T) && held.is_forgettable(until), "nobody asked it since");
-        board.hold(SITE, until.plus_ms(1), None, until);
-        // A `Retry-After` of the site can extend the hold, but not shorten it.
-        let longer = board.learn(SITE, PACE, &[answered(429, Some(90_000))], until, until).flatten().expect("it is held");
-        assert_eq!(longer.held_by_hand(until), Some(until.plus_ms(90_000)));
-    }
-
-    #[test]
-    fn sites_are_listed_by_name_in_pages() {
-        let mut board = Board::new(0);
-        for name in ["b.org", "a.org", "c.com", "d.org"] {
-            board.take(name, PACE, run(1), T.plus_ms(9), T).expect("it is free");
-        }
-        board.hold("d.org", T.plus_ms(500), None, T);
-        let names = |views: Vec<SiteView>| views.iter().map(|view| view.name.to_string()).collect::<Vec<_>>();
-        assert_eq!(names(board.page(".org", None, None, 2, T)), ["a.org", "b.org"]);
-        assert_eq!(names(board.page(".org", None, Some("b.org"), 2, T)), ["d.org"]);
-        assert_eq!(names(board.page("", Some(true), None, 9, T)), ["d.org"]);
-        let view = board.view("a.org", T).expect("it is known");
-        assert_eq!((view.run, view.delay_ms, view.held), (Some(run(1)), Some(1_000), None));
-        assert_eq!(board.view("nowhere.org", T), None);
-    }
-}
+#[path = "board_tests.rs"]
+mod tests;
