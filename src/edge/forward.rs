@@ -144,7 +144,10 @@ fn add_origin(edge: &Edge, request: &HttpRequest, to: &mut HeaderMap) {
 
 /// The addresses of the standbys, as they were known a moment ago: each call with the header asks for them.
 #[derive(Debug, Clone, Default)]
-pub struct Standbys(Arc<Mutex<Option<(Instant, Vec<IpAddr>)>>>);
+pub struct Standbys(Arc<Mutex<Option<Known>>>);
+
+/// When they were found out, and the addresses.
+type Known = (Instant, Vec<IpAddr>);
 
 impl Standbys {
     async fn contain(&self, edge: &Edge, peer: IpAddr) -> bool {
