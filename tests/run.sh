@@ -6,15 +6,16 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 # What the tests on real input compare with: a web server, another crawler, a documentation tree; a place for Schemathesis; and
-# the browser that opens the portal; what finds out which libraries a Debian package needs; and the other database.
-packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev postgresql)
+# the browser that opens the portal; what finds out which libraries a Debian package needs; the other database; and what makes a
+# clean system.
+packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev postgresql mmdebstrap)
 # Runs examples/node; one that did not come by apt will do.
 command -v node >/dev/null || packages+=(nodejs)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
-    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql node; do command -v "$path" >/dev/null || return 1; done
+    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql mmdebstrap node; do command -v "$path" >/dev/null || return 1; done
     python3 -c "import ensurepip, venv" 2>/dev/null || return 1
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || return 1
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
@@ -55,6 +56,20 @@ for tool in rustfmt clippy; do
     cargo "${tool/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$tool"
 done
 
+# A system on which nothing but Python is installed: a test follows the tutorials there. It is downloaded while others compile.
+clean=${CARGO_TARGET_DIR:-target}/tools/clean
+clean_has="$(. /etc/os-release && echo "$VERSION_CODENAME") python3-venv ca-certificates"
+clean_process=
+if [[ $(cat "$clean/installed.txt" 2>/dev/null) != "$clean_has" && ${1:-} != --no-install && $(id -u) == 0 ]]; then
+    rm -rf "$clean"
+    mkdir -p "$clean"
+    (
+        mmdebstrap --quiet --variant=minbase --include="$(cut -d' ' -f2- --output-delimiter=, <<<"$clean_has")" "${clean_has%% *}" "$clean/root" &&
+            printf '127.0.0.1 localhost\n::1 localhost\n' >"$clean/root/etc/hosts" && echo "$clean_has" >"$clean/installed.txt"
+    ) >"$clean/log" 2>&1 &
+    clean_process=$!
+fi
+
 # The caller that is made of the OpenAPI document. It is no Debian package, so it lives under target/, made anew when its
 # list changes.
 schemathesis=${CARGO_TARGET_DIR:-target}/schemathesis
@@ -75,6 +90,16 @@ if [[ -n $schemathesis ]]; then
     export WEBLOOM_SCHEMATHESIS
 fi
 
+# The Pythons of this machine that the package supports, in PATH or by pyenv: WEBLOOM_PYTHON_3_12 and so on.
+pythons=()
+for version in 3.10 3.11 3.12 3.13; do
+    path=$("python$version" -c 'import sys, venv; print(sys.executable)' 2>/dev/null) ||
+        path=$(PYENV_VERSION=$(pyenv latest "$version" 2>/dev/null) "python$version" -c 'import sys, venv; print(sys.executable)' 2>/dev/null) ||
+        continue
+    export "WEBLOOM_PYTHON_${version/./_}=$path"
+    pythons+=("$path")
+done
+
 # The Python package and what checks it.
 python=${CARGO_TARGET_DIR:-target}/tools/python
 if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
@@ -89,6 +114,16 @@ if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
         # Scrapy's own tests are in its source only.
         "$python/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --no-build-isolation \
             --dest "$python/sources" "$(grep '^Scrapy==' python/tests/requirements.txt)"
+        # What the package needs, for each version of Python, so that tests can install it without an index.
+        "$python/bin/pip" wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir "$python/package" ./python
+        for path in "$python/bin/python" "${pythons[@]}"; do
+            versions=(--constraint python/tests/requirements.txt)
+            # The listed versions of some packages are too new for it. No new versions come for it either.
+            [[ $path != "${WEBLOOM_PYTHON_3_10:-}" ]] || versions=()
+            "$python/bin/pip" --python "$path" download --quiet --disable-pip-version-check --only-binary :all: "${versions[@]}" \
+                --dest "$python/dependencies" --find-links "$python/package" "$(echo "$python"/package/webloom-*.whl)[parsel]"
+        done
+        rm -f "$python"/dependencies/webloom-*
         cp python/tests/requirements.txt "$python/installed.txt"
     fi
 fi
@@ -217,6 +252,15 @@ rust_tests() {
     flaky+=("${names[@]}")
 }
 cargo test --locked --features faults --doc 2>&1 | tee "$log"
+if [[ -z $clean_process ]] || wait "$clean_process"; then
+    [[ ! -e $clean/installed.txt ]] || WEBLOOM_CLEAN_ROOT=$(realpath "$clean/root")
+fi
+if [[ -n ${WEBLOOM_CLEAN_ROOT:-} ]]; then
+    export WEBLOOM_CLEAN_ROOT
+else
+    cat "$clean/log" 2>/dev/null || true
+    say "SKIPPED: no clean system in $clean, so the tutorials are not followed there"
+fi
 # The journeys wait for processes, leases and browsers most of the time, so more of them run at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
 # The examples are programs that a test of the README starts.
@@ -231,6 +275,13 @@ if [[ -n $python ]]; then
     # Its programs for the pages of the documentation that use it.
     export WEBLOOM_PYTHON=$python/bin
     WEBLOOM_BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/debug/webloom")
+    # The program as a wheel, without what only a debugger reads, which is half of it; and all that the wheels need.
+    strip -o "$wheels/webloom" "$WEBLOOM_BINARY"
+    WEBLOOM_BINARY=$wheels/webloom "$python/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
+        --wheel-dir "$wheels" ./python/server
+    rm "$wheels/webloom"
+    cp "$python"/dependencies/*.whl "$wheels"
+    export WEBLOOM_WHEELS=$wheels
     (
         export WEBLOOM_BINARY PYTHONDONTWRITEBYTECODE=1
         cd python

@@ -1,23 +1,31 @@
-"""The wheel with the program: `pip install webloom[server]` puts `webloom` on the path."""
+"""The wheels, installed without an index and without a compiler: `pip install webloom[server]` puts `webloom` on the path.
+
+tests/run.sh builds them into the folder that WEBLOOM_WHEELS names. WEBLOOM_PYTHON_3_12 and so on name the Pythons of the machine.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
 
+from support import HERE
+from webloom.testing import find_binary
+
 PYTHON = Path(__file__).parents[1]
+WHEELS = os.environ.get("WEBLOOM_WHEELS")
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+#: The version that runs the tests. The wheel with the program has no code in Python, so it is installed with this one only.
+OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def run(*command: str | Path, **environment: str) -> str:
-    done = subprocess.run(list(map(str, command)), env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
+def run(*command: str | Path) -> str:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WEBLOOM_", "PYTHON"))}
+    done = subprocess.run(list(map(str, command)), env=kept, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -28,36 +36,25 @@ def version_of(manifest: str) -> str:
     return found[1]
 
 
-@pytest.fixture
-def binary(tmp_path: Path) -> Path:
-    """The program of the build, without what only a debugger reads: that is half of it."""
-    small = tmp_path / "webloom"
-    run("strip", "-o", small, os.environ["WEBLOOM_BINARY"])
-    return small
-
-
-def test_the_extra_puts_the_program_on_the_path(tmp_path: Path, binary: Path) -> None:
-    wheels = tmp_path / "wheels"
-    pip: tuple[str | Path, ...] = ("-m", "pip", "--disable-pip-version-check", "--quiet")
-    for source in ("server", "."):
-        # A build leaves nothing in the sources.
-        folder = shutil.copytree(PYTHON / source, tmp_path / f"source-{source}", ignore=shutil.ignore_patterns("tests", "server"))
-        options = ("--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", wheels)
-        run(sys.executable, *pip, "wheel", *options, folder, WEBLOOM_BINARY=str(binary))
-    assert sorted(wheel.name.split("-")[0] for wheel in wheels.iterdir()) == ["webloom", "webloom_server"]
-
-    fresh = tmp_path / "fresh"
-    venv.create(fresh, with_pip=True)
-    install: tuple[str | Path, ...] = (fresh / "bin/python", *pip, "install", "--no-index", "--find-links", wheels)
-    run(*install, "--no-deps", "webloom")
-    # The dependencies of the package are those of this environment: there is no index to ask.
-    packages = sysconfig.get_path("purelib", vars={"base": str(fresh)})
-    Path(packages, "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    run(*install, "webloom[server]")
-
-    program = fresh / "bin/webloom"
+# Four of them run at once beside other tests, and a machine may have two processors.
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(WHEELS is None, reason="WEBLOOM_WHEELS names no folder of wheels; tests/run.sh builds them")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_wheels_work_with_each_version_of_python(tmp_path: Path, version: str) -> None:
+    python = os.environ.get(f"WEBLOOM_PYTHON_{version.replace('.', '_')}")
+    if python is None:
+        pytest.skip(f"there is no Python {version}")
+    run(python, "-m", "venv", "--without-pip", tmp_path)
+    assert WHEELS is not None
+    fresh = tmp_path / "bin/python"
+    pip = (sys.executable, "-m", "pip", "--python", fresh, "--disable-pip-version-check", "--quiet")
+    extras = "parsel,server" if version == OWN else "parsel"
+    run(*pip, "install", "--no-index", "--no-compile", "--find-links", WHEELS, f"webloom[{extras}]")
+    assert run(fresh, "--version").startswith(f"Python {version}.")
+    program = str(tmp_path / "bin/webloom") if version == OWN else find_binary()
     assert run(program, "--version").startswith(f"webloom {version_of('../Cargo.toml')} ")
-    assert "pages" in run(program, "demo", "--exit", "--listen", "127.0.0.1:0")
+    check = HERE / "programs" / "every_version.py"
+    assert "all of it works" in run("env", f"WEBLOOM_BINARY={program}", fresh, "-B", check)
 
 
 def test_all_packages_have_the_version_of_the_crate() -> None:

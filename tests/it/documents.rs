@@ -7,6 +7,7 @@
 //! - `<!-- test: background until "text" -->`: the same, and the page goes on when this text was printed.
 //! - `<!-- test: background until watched "name" -->`: the same, and the page goes on when a worker watches this name.
 //! - `<!-- test: background until "text", then stop -->`: the block is stopped (Ctrl-C) once the text was printed.
+//! - `<!-- test: install -->`: the block installs the program. `clean_system.rs` runs it; the other tests have installed it.
 //! - `<!-- test: skip, reason -->`: the block is only checked for the shell's grammar. [`SKIPPED`] counts these.
 //! - `<!-- test: fails with 1 -->`: the block must end with this exit code.
 //! - `<!-- test: file name -->`: a block of any language is written to this file before the page begins, for its commands.
@@ -24,14 +25,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Blocks that no test runs, for each page: what they need is not to be had on a test's machine.
-const SKIPPED: [(&str, usize); 8] = [
+const SKIPPED: [(&str, usize); 6] = [
     ("README.md", 2),
     ("docs/guides/alerts.md", 1),
-    ("docs/install.md", 7),
+    ("docs/install.md", 8),
     ("docs/operations.md", 4),
     ("docs/python.md", 1),
-    ("docs/tutorials/first-crawl.md", 1),
-    ("docs/tutorials/first-task.md", 1),
     ("docs/tutorials/scrapy.md", 1),
 ];
 
@@ -102,13 +101,14 @@ fn blocks(page: &str) -> Vec<Block> {
 }
 
 /// What a page says about machines, put onto this one.
-struct Stage {
+pub struct Stage {
     folder: PathBuf,
     replaced: Vec<(String, String)>,
+    installs: bool,
 }
 
 impl Stage {
-    fn new(folder: &Path, site: &str) -> Self {
+    pub fn new(folder: &Path, site: &str) -> Self {
         let [broker, standby, web, demo] = std::array::from_fn(|_| free_port());
         let data = folder.join("var");
         for own in [&data, &folder.join("deploy")] {
@@ -129,7 +129,7 @@ impl Stage {
             ("~/".to_owned(), format!("{}/home/", folder.display())),
             ("cargo run --release -- demo".to_owned(), format!("webloom demo --listen 127.0.0.1:{demo}")),
         ];
-        let mut stage = Self { folder: folder.to_owned(), replaced: replaced.to_vec() };
+        let mut stage = Self { folder: folder.to_owned(), replaced: replaced.to_vec(), installs: false };
         for example in ["titles", "tasks"] {
             let command = format!("cargo run --example {example} --no-default-features --features sdk");
             stage.replaced.push((command, examples.join(example).display().to_string()));
@@ -138,27 +138,36 @@ impl Stage {
         for option in [" --command ", " --application "] {
             stage.replaced.push((option.to_owned(), format!(" --property MaxCpu=101{option}")));
         }
-        // An agent that is root starts programs only as users whom its owner named.
-        if std::fs::metadata("/proc/self").expect("proc").uid() == 0 {
-            stage.replaced.push(("agent --applications".to_owned(), "agent --applications --application-users root".to_owned()));
-        }
         // The README's commands without an address mean the default one.
         stage.replaced.push(("webloom broker\n".to_owned(), format!("webloom broker --listen 127.0.0.1:{broker}\n")));
         stage.replaced.push(("\u{0}broker".to_owned(), format!("http://127.0.0.1:{broker}")));
         stage
     }
 
+    /// For a system on which nothing is installed: the page's own commands do that.
+    pub fn bare(folder: &Path, site: &str) -> Self {
+        Self { installs: true, ..Self::new(folder, site) }
+    }
+
+    /// An agent that is root starts programs only as users whom its owner named.
+    fn for_root(mut self) -> Self {
+        if std::fs::metadata("/proc/self").expect("proc").uid() == 0 {
+            self.replaced.push(("agent --applications".to_owned(), "agent --applications --application-users root".to_owned()));
+        }
+        self
+    }
+
     fn put(&self, text: &str) -> String {
         self.replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    fn broker(&self) -> String {
+    pub fn broker(&self) -> String {
         self.put("\u{0}broker")
     }
 }
 
 /// The shell program of a page.
-fn script(page: &str, stage: &Stage) -> String {
+pub fn script(page: &str, stage: &Stage) -> String {
     let mut program = String::from(PRELUDE);
     let mut skipped = 0;
     for block in blocks(page) {
@@ -180,7 +189,7 @@ fn script(page: &str, stage: &Stage) -> String {
         program.push_str(&format!("\nplace={place}; echo \"== $place\"\n"));
         let directive = block.directive.as_str();
         let name = place.replace(['/', ':'], "-");
-        if directive.is_empty() {
+        if directive.is_empty() || directive == "install" && stage.installs {
             program.push_str(&text);
         } else if let Some(how) = directive.strip_prefix("background") {
             let body = format!("in_background {name} <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n");
@@ -205,7 +214,7 @@ fn script(page: &str, stage: &Stage) -> String {
             program.push_str(&format!(
                 "set +e; (\nset -e\n{text}\n); code=$?; set -e; [ $code = {code} ] || {{ echo \"$place: code $code\"; exit 1; }}\n"
             ));
-        } else {
+        } else if directive != "install" {
             assert!(directive.starts_with("skip, "), "{place}: {directive}");
             skipped += 1;
         }
@@ -296,7 +305,7 @@ fn try_page(page: &'static str, token: Option<&'static str>) {
     journey(async move {
         let site = Site::serve(30);
         let folder = tempfile::tempdir().expect("a folder");
-        let stage = Stage::new(folder.path(), &site.url);
+        let stage = Stage::new(folder.path(), &site.url).for_root();
         let said = actix_web::rt::task::spawn_blocking(move || run(page, &stage, token)).await.expect("it runs");
         assert!(said.matches("== ").count() > 0, "{said}");
     });

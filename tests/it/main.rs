@@ -15,6 +15,7 @@ mod backup;
 mod bad_input;
 mod bounds;
 mod callbacks;
+mod clean_system;
 mod clear_input;
 mod clock;
 mod command_line;
