@@ -128,6 +128,22 @@ if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
     fi
 fi
 
+# The compiler of TypeScript, for examples/node.
+node=${CARGO_TARGET_DIR:-target}/tools/node
+if ! cmp -s examples/node/package-lock.json "$node/installed.json"; then
+    if [[ ${1:-} == --no-install ]] || ! command -v npm >/dev/null; then
+        say "SKIPPED: no npm, or no compiler of TypeScript in $node, so examples/node is not tested"
+        node=
+    else
+        say "TypeScript"
+        rm -rf "$node"
+        mkdir -p "$node"
+        cp examples/node/{package.json,package-lock.json,.npmrc} "$node"
+        npm --prefix "$node" ci --silent --no-audit --no-fund
+        cp examples/node/package-lock.json "$node/installed.json"
+    fi
+fi
+
 # What makes a site of the pages in docs/.
 mkdocs=${CARGO_TARGET_DIR:-target}/tools/docs
 if ! cmp -s docs/requirements.txt "$mkdocs/installed.txt"; then
@@ -148,6 +164,15 @@ cargo fmt --all --check
 
 say "lints"
 cargo clippy --locked --all-targets --features faults -- -D warnings
+
+if [[ -n $node ]]; then
+    say "types of the example in TypeScript"
+    # The compiler looks for types beside the sources.
+    cp examples/node/{tsconfig.json,worker.ts} "$node"
+    "$node/node_modules/.bin/tsc" --project "$node"
+    WEBLOOM_NODE_WORKER=$(realpath "$node/build/worker.js")
+    export WEBLOOM_NODE_WORKER
+fi
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,10 @@ from webloom.conformance import Proxy
 from webloom.testing import Broker
 
 HERE = Path(__file__).parent
+#: The worker in examples/node as JavaScript, which tests/run.sh has made of it.
+NODE_WORKER = os.environ.get("WEBLOOM_NODE_WORKER")
+NODE = shutil.which("node")
+WITHOUT_NODE = "no `node` in PATH, or WEBLOOM_NODE_WORKER does not name the compiled examples/node/worker.ts"
 T = TypeVar("T")
 
 #: Seconds that anything may take on a busy machine.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
-from support import HERE
+from support import HERE, NODE, NODE_WORKER, WITHOUT_NODE
 from webloom.conformance import main
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "node" / "worker.mjs"
-NODE = shutil.which("node")
 #: What the other tests of examples/node do not check.
 CHECKS = ["--check", "lost-answer", "--check", "503"]
 
 
-@pytest.mark.skipif(NODE is None, reason="no Node.js (`node`) in PATH, so examples/node/worker.mjs is not tried")
+@pytest.mark.skipif(NODE is None or NODE_WORKER is None, reason=WITHOUT_NODE)
 def test_the_example_for_node_conforms(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = [
         "--quick",
@@ -27,7 +23,7 @@ def test_the_example_for_node_conforms(capsys: pytest.CaptureFixture[str]) -> No
         "--long",
         'node.walk={"steps": 900}',
     ]
-    assert main([*CHECKS, *tasks, "--", str(NODE), str(EXAMPLE)]) == 0, capsys.readouterr().out
+    assert main([*CHECKS, *tasks, "--", str(NODE), str(NODE_WORKER)]) == 0, capsys.readouterr().out
 
 
 def test_a_worker_with_faults_is_told_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

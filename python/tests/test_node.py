@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import log_of, result_of, task_job, trigger, wait_until
+from support import NODE, NODE_WORKER, WITHOUT_NODE, log_of, result_of, task_job, trigger, wait_until
 from webloom.testing import Broker
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "node" / "worker.mjs"
-NODE = shutil.which("node")
-
-pytestmark = pytest.mark.skipif(NODE is None, reason="no Node.js (`node`) in PATH, so examples/node/worker.mjs is not tried")
+pytestmark = pytest.mark.skipif(NODE is None or NODE_WORKER is None, reason=WITHOUT_NODE)
 
 
 @pytest.fixture
@@ -32,7 +27,7 @@ class Worker:
     """The example as a process."""
 
     def __init__(self, *arguments: str) -> None:
-        words = [str(NODE), str(EXAMPLE), *arguments]
+        words = [str(NODE), str(NODE_WORKER), *arguments]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()

@@ -104,7 +104,8 @@ fn blocks(page: &str) -> Vec<Block> {
 pub struct Stage {
     folder: PathBuf,
     replaced: Vec<(String, String)>,
-    installs: bool,
+    /// On a clean system the page's own commands install the program.
+    pub installs: bool,
 }
 
 impl Stage {
@@ -142,11 +143,6 @@ impl Stage {
         stage.replaced.push(("webloom broker\n".to_owned(), format!("webloom broker --listen 127.0.0.1:{broker}\n")));
         stage.replaced.push(("\u{0}broker".to_owned(), format!("http://127.0.0.1:{broker}")));
         stage
-    }
-
-    /// For a system on which nothing is installed: the page's own commands do that.
-    pub fn bare(folder: &Path, site: &str) -> Self {
-        Self { installs: true, ..Self::new(folder, site) }
     }
 
     /// An agent that is root starts programs only as users whom its owner named.
