@@ -1,0 +1,7 @@
+from scrapy import Field, Item
+
+
+class Website(Item):
+    name = Field()
+    url = Field()
+    description = Field()
