@@ -84,6 +84,8 @@ def download(request, timeout_s, most):
                 result["targetUrl"] = answer.url
             if len(content) > most:
                 result["error"] = {"kind": "too-large", "message": f"the body has more than {most} bytes"}
+            elif answer.length:  # what is left of the Content-Length
+                result["error"] = {"kind": "body", "message": "the body is cut short", "retryable": True}
             result["content"] = base64.b64encode(content[:most]).decode()
     except Exception as error:  # whatever it is, the worker is told
         kind = "timeout" if "timed out" in str(error) else "other"

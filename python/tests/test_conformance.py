@@ -1,16 +1,21 @@
-"""The checks of workers in any language: the example for Node.js passes them, and a worker with faults does not."""
+"""The checks of workers and nodes in any language: the examples and the agent pass them, and programs with faults do not."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from support import HERE, NODE, NODE_WORKER, WITHOUT_NODE
 from webloom.conformance import main
+from webloom.testing import find_binary
 
 #: What the other tests of examples/node do not check.
 CHECKS = ["--check", "lost-answer", "--check", "503"]
+HTTP_NODE = HERE.parents[1] / "examples" / "http_node.py"
+#: Of the checks of nodes: the one of `heartbeats` takes 14 seconds, and other tests check the rest of them.
+NODE_CHECKS = [f"--check={name}" for name in ("outcomes", "lost-answer", "503")]
 
 
 @pytest.mark.skipif(NODE is None or NODE_WORKER is None, reason=WITHOUT_NODE)
@@ -35,3 +40,25 @@ def test_a_worker_with_faults_is_told_what_is_wrong(capsys: pytest.CaptureFixtur
     assert "FAILED lease" in lines
     assert "send a heartbeat that names the task every third of its lease" in lines
     assert "1 of 2 checks failed" in lines
+
+
+def test_the_example_of_a_node_conforms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", *NODE_CHECKS, "--", sys.executable, str(HTTP_NODE)]) == 0, capsys.readouterr().out
+
+
+def test_the_agent_conforms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    agent = [find_binary(), "agent", "--data-dir", str(tmp_path)]
+    assert main(["node", *NODE_CHECKS, "--", *agent]) == 0, capsys.readouterr().out
+
+
+def test_a_node_with_faults_is_told_what_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    faulty = tmp_path / "node.py"
+    # It takes half a body for a whole one.
+    text = HTTP_NODE.read_text()
+    assert text.count("elif answer.length:") == 1
+    faulty.write_text(text.replace("elif answer.length:", "elif False:"))
+    assert main(["node", "--check", "hello", "--check", "outcomes", "--", sys.executable, str(faulty)]) == 1
+    lines = capsys.readouterr().out
+    assert "ok     hello" in lines
+    assert "FAILED outcomes" in lines
+    assert "/cut brings no whole answer, so its report needs an `error`" in lines

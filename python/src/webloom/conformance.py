@@ -1,7 +1,7 @@
-"""Checks a worker of tasks, in any language, against what docs/protocol.md demands.
+"""Checks a worker of tasks or a node, in any language, against what docs/protocol.md demands.
 
 ```sh
-python -m webloom.conformance --quick 'sum=[1, 2]' --slow 'walk={"steps": 3}' --long 'walk={"steps": 600}' -- ./worker
+python -m webloom.conformance worker --quick 'sum=[1, 2]' --slow 'walk={"steps": 3}' --long 'walk={"steps": 600}' -- ./worker
 ```
 
 It starts a broker of its own (the program `webloom` in PATH, or that of WEBLOOM_BINARY) and, for each check, the worker. The
@@ -11,6 +11,12 @@ calls. The worker must have three tasks, which the arguments name with what they
 - `--quick`: ends at once, with success.
 - `--slow`: takes 2 to 5 seconds, and ends with success.
 - `--long`: takes a minute or more, and ends when it is cancelled.
+
+The word `worker` may be left out. A node needs no more than its command:
+
+```sh
+python -m webloom.conformance node -- ./node
+```
 """
 
 from __future__ import annotations
@@ -365,9 +371,16 @@ def _task(text: str) -> tuple[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the checks; 0 if the worker passes all of them."""
+    """Runs the checks; 0 if the worker, or the node, passes all of them."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["node"]:
+        # It takes the proxy of this module.
+        from . import _conformance_node
+
+        return _conformance_node.main(words[1:])
     parser = argparse.ArgumentParser(
-        prog="python -m webloom.conformance", description="Checks a worker of tasks in any language."
+        prog="python -m webloom.conformance",
+        description="Checks a worker of tasks in any language; `python -m webloom.conformance node --help`: a node.",
     )
     for kind, help_ in (
         ("quick", "a task that ends at once"),
@@ -377,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{kind}", type=_task, required=True, metavar="NAME=JSON", help=f"{help_}, and its arguments")
     parser.add_argument("--check", action="append", choices=list(CHECKS), help="only this check; may be repeated")
     parser.add_argument("command", nargs="+", help="starts the worker, which finds the broker by WEBLOOM_BROKER")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words[1:] if words[:1] == ["worker"] else words)
     tasks = {kind: getattr(options, kind) for kind in ("quick", "slow", "long")}
     failed = 0
     with Broker(_SETTINGS) as broker:
