@@ -11,24 +11,32 @@ from support import HERE, NODE, NODE_WORKER, WITHOUT_NODE
 from webloom.conformance import main
 from webloom.testing import find_binary
 
-#: What the other tests of examples/node do not check.
+#: What other tests do not check. By hand all of these workers pass all checks.
 CHECKS = ["--check", "lost-answer", "--check", "503"]
-HTTP_NODE = HERE.parents[1] / "examples" / "http_node.py"
+EXAMPLES = HERE.parents[1] / "examples"
+HTTP_NODE = EXAMPLES / "http_node.py"
+RUST_EXAMPLE = Path(find_binary()).with_name("examples") / "tasks"
 #: Of the checks of nodes: the one of `heartbeats` takes 14 seconds, and other tests check the rest of them.
 NODE_CHECKS = [f"--check={name}" for name in ("outcomes", "lost-answer", "503")]
 
 
 @pytest.mark.skipif(NODE is None or NODE_WORKER is None, reason=WITHOUT_NODE)
 def test_the_example_for_node_conforms(capsys: pytest.CaptureFixture[str]) -> None:
-    tasks = [
-        "--quick",
-        "node.sum=[1, 2]",
-        "--slow",
-        'node.walk={"steps": 20, "pause": 100}',
-        "--long",
-        'node.walk={"steps": 900}',
-    ]
+    slow, long = 'node.walk={"steps": 20, "pause": 100}', 'node.walk={"steps": 900}'
+    tasks = ["--quick", "node.sum=[1, 2]", "--slow", slow, "--long", long]
     assert main([*CHECKS, *tasks, "--", str(NODE), str(NODE_WORKER)]) == 0, capsys.readouterr().out
+
+
+def test_the_example_of_the_package_conforms(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = ["--quick", 'text.words="a b a"', "--slow", 'demo.walk={"steps": 3}', "--long", 'demo.walk={"steps": 900}']
+    example = EXAMPLES / "python" / "tasks.py"
+    assert main(["worker", *CHECKS, *tasks, "--", sys.executable, str(example)]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.skipif(not RUST_EXAMPLE.exists(), reason="examples/tasks.rs is not compiled beside the program `webloom`")
+def test_the_example_in_rust_conforms(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = ["--quick", "demo.sum=[1, 2]", "--slow", 'demo.walk={"steps": 3}', "--long", 'demo.walk={"steps": 900}']
+    assert main([*CHECKS, *tasks, "--", str(RUST_EXAMPLE)]) == 0, capsys.readouterr().out
 
 
 def test_a_worker_with_faults_is_told_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

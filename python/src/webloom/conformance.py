@@ -44,7 +44,8 @@ __all__ = ["CHECKS", "Kit", "Violation", "main"]
 T = TypeVar("T")
 #: Seconds that anything may take.
 PATIENCE_S = 60.0
-_SETTINGS = ["--grace", "500", "--worker-offline", "2000"]
+# A worker may break a connection that was silent for so long, so a slow task must be shorter.
+_SETTINGS = ["--grace", "500", "--worker-offline", "10000"]
 
 
 class Violation(Exception):
