@@ -1,4 +1,5 @@
-"""Pages per second of processor time of a Scrapy process: plain, with the scheduler of the fleet, and with scrapy-redis.
+"""Pages per second of processor time of a Scrapy process: plain, with the scheduler of the fleet, with its download handler, and
+with scrapy-redis.
 
     python scrapy_crawl.py --pages 3000 --rounds 5
 
@@ -66,10 +67,13 @@ def spider_process(variant: str) -> None:
 
 
 def settings_of(variant: str) -> dict[str, Any]:
-    """The settings of a project with this scheduler."""
+    """The settings of a project with this scheduler or download handler."""
     settings: dict[str, Any] = {"LOG_LEVEL": "WARNING", "TELNETCONSOLE_ENABLED": False, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
     if variant == "fleet":
         settings.update(SCHEDULER="webloom.scrapy.FleetScheduler", WEBLOOM_CRAWL=uuid.uuid4().hex[:12])
+    elif variant == "nodes":
+        handler = "webloom.scrapy.FleetDownloadHandler"
+        settings.update(DOWNLOAD_HANDLERS={"http": handler, "https": handler}, WEBLOOM_BLOCK_SIZE=16)
     elif variant == "redis":
         settings.update(
             SCHEDULER="scrapy_redis.scheduler.Scheduler",
@@ -87,7 +91,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.variant:
         return spider_process(options.variant)
-    variants = ["plain", "fleet"]
+    variants = ["plain", "fleet", "nodes"]
     if importlib.util.find_spec("scrapy_redis") and shutil.which("redis-server"):
         variants.append("redis")
     site = subprocess.Popen([sys.executable, str(HERE / "pages_site.py"), str(options.pages)], stdout=subprocess.PIPE, text=True)
@@ -97,6 +101,7 @@ def main() -> None:
     walls: dict[str, list[float]] = {variant: [] for variant in variants}
     try:
         with Broker() as broker, Redis("redis" in variants) as redis:
+            broker.agent()
             environment = {**os.environ, "SITE": f"http://127.0.0.1:{port}/", "WEBLOOM_BROKER": broker.url, "REDIS": redis.url}
             for _ in range(options.rounds):
                 for variant in variants:
