@@ -30,13 +30,13 @@ def test_the_example_for_node_conforms(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_example_of_the_package_conforms(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = ["--quick", 'text.words="a b a"', "--slow", 'demo.walk={"steps": 3}', "--long", 'demo.walk={"steps": 900}']
     example = EXAMPLES / "python" / "tasks.py"
-    assert main(["worker", *CHECKS, *tasks, "--", sys.executable, str(example)]) == 0, capsys.readouterr().out
+    assert main(["worker", "--check", "lost-answer", *tasks, "--", sys.executable, str(example)]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.skipif(not RUST_EXAMPLE.exists(), reason="examples/tasks.rs is not compiled beside the program `webloom`")
 def test_the_example_in_rust_conforms(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = ["--quick", "demo.sum=[1, 2]", "--slow", 'demo.walk={"steps": 3}', "--long", 'demo.walk={"steps": 900}']
-    assert main([*CHECKS, *tasks, "--", str(RUST_EXAMPLE)]) == 0, capsys.readouterr().out
+    assert main(["--check", "lost-answer", *tasks, "--", str(RUST_EXAMPLE)]) == 0, capsys.readouterr().out
 
 
 def test_a_worker_with_faults_is_told_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
