@@ -340,7 +340,7 @@ trap 'rm -f "$log" "$part"; cd "$cluster" && "${owner[@]}" "$bin/pg_ctl" -D "$cl
 export WEBLOOM_TEST_POSTGRES=postgres://webloom@127.0.0.1:$port
 rust_tests --lib -- store::
 # Not those about pages, documents, downloads and the command line, which the store does not change, and two that measure time.
-rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip documents:: --skip packaging:: \
+rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip documents:: --skip clean_system:: --skip packaging:: \
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet:: \
     --skip hostile:: --skip redirect --skip real_input:: --skip agent_ --skip command_ --skip tls:: --skip http2:: --skip sockets:: \
     --skip addresses:: --skip settings::
