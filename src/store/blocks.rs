@@ -3,6 +3,7 @@
 use super::columns::{Hex, block_key, block_keys, damaged, id, print_bytes, prints_in, seq_of, shared_prints};
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::hot::many;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{block, block_payload};
 use crate::domain::block::{Phase, StoredBlock};
@@ -165,7 +166,8 @@ impl ReadOp for LoadFrontier {
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         from.conn.transaction(|conn| {
             let blocks = load_blocks(conn, self.no)?;
-            Ok((blocks, load_seen(conn, self.no)?))
+            let seen = if blocks.is_empty() { SeenSet::new() } else { load_seen(conn, self.no)? };
+            Ok((blocks, seen))
         })
     }
 }
@@ -360,6 +362,9 @@ pub(super) fn weight(blocks: &[NewBlock]) -> usize {
 }
 
 pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: Timestamp) -> Result<(), StoreError> {
+    if let Conn::Postgres(conn) = conn {
+        return many::insert_blocks(conn, no, blocks, now);
+    }
     for new in blocks {
         let key = block_key(no, new.seq);
         diesel::insert_into(block::table)

@@ -1,13 +1,14 @@
 //! Hand-written statements for every block, fire and run. diesel parses an `UPDATE` each time it runs, and builds the text of an
 //! `INSERT` each time; these statements have a fixed text per type.
 //!
-//! None of them returns rows: for `RETURNING`, SQLite creates a table in memory each time.
+//! Almost none of them returns rows: for `RETURNING`, SQLite creates a table in memory each time.
 //!
 //! A statement that changes a row only if it has the expected state checks that in its `WHERE`; only if no row changed does the
 //! caller look for the reason.
 
 mod blocks;
 mod fires;
+pub(super) mod many;
 mod runs;
 
 pub(super) use blocks::{Acknowledge, Answer};

@@ -174,10 +174,7 @@ impl WriteOp for TakeOutput {
         tx.check_epoch(self.no, self.epoch)?;
         let row = run_instance::table.find((self.no, self.instance as i32));
         diesel::update(row).set(run_instance::lines.eq(self.next as i64)).execute(tx.conn)?;
-        for line in &self.lines {
-            logs::insert_line(tx.conn, self.no, line)?;
-        }
-        Ok(())
+        logs::insert_lines(tx.conn, self.no, &self.lines)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::columns::storable;
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::hot::many;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::run_log;
 use crate::domain::time::Timestamp;
@@ -38,10 +39,7 @@ impl WriteOp for AppendLogs {
     }
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        for line in &self.lines {
-            insert_line(tx.conn, self.run_no, line)?;
-        }
-        Ok(())
+        insert_lines(tx.conn, self.run_no, &self.lines)
     }
 }
 
@@ -112,6 +110,14 @@ impl ReadOp for LogSize {
         let own = run_log::table.filter(run_log::run_no.eq(self.run_no));
         let (lines, bytes): (i64, i64) = own.select((diesel::dsl::count_star(), bytes)).get_result(from.conn)?;
         Ok((lines as u64, bytes as u64))
+    }
+}
+
+pub(super) fn insert_lines(conn: &mut Conn, run_no: i64, lines: &[NewLine]) -> Result<(), StoreError> {
+    match conn {
+        _ if lines.is_empty() => Ok(()),
+        Conn::Postgres(conn) if lines.len() > 1 => many::insert_lines(conn, run_no, lines),
+        conn => lines.iter().try_for_each(|line| insert_line(conn, run_no, line)),
     }
 }
 

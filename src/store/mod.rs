@@ -28,6 +28,7 @@ mod segments;
 mod writer;
 
 mod access_tokens;
+mod adoption;
 mod alerts;
 mod attempts;
 mod attention;
@@ -70,6 +71,7 @@ mod workflow;
 
 // The operations are re-exported flat, so that callers need not know the module of an operation.
 pub use access_tokens::*;
+pub use adoption::*;
 pub use alerts::*;
 pub use attempts::*;
 pub use attention::*;

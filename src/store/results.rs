@@ -3,10 +3,10 @@
 use super::beside;
 use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
 use super::columns::{Hex, block_key, block_keys, id, seq_of};
-use super::dialect::{Conn, OnConflict};
+use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::failures;
-use super::hot::{Acknowledge, Answer};
+use super::hot::{Acknowledge, Answer, many};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::run_lists::open_run_numbers;
 use super::schema::{block, block_payload, meta};
@@ -18,7 +18,7 @@ use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::dsl::{count_star, max, sum};
 use diesel::prelude::*;
-use std::collections::HashMap;
+use diesel::sql_types::{BigInt, Integer};
 
 /// Stores the results of a block without results. Rejected as `state` if it has results.
 #[derive(Debug, Clone)]
@@ -103,11 +103,15 @@ impl WriteOp for Ack {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
-        for &seq in &self.seqs {
-            if let Some(segment) = update_acked(tx.conn, block_key(self.no, seq))?.flatten() {
-                tx.settlement.release(segment, 1);
-            }
-        }
+        let segments = match &mut *tx.conn {
+            Conn::Postgres(conn) => many::acknowledge(conn, self.no, &self.seqs)?,
+            conn => self
+                .seqs
+                .iter()
+                .map(|seq| Ok(update_acked(conn, block_key(self.no, *seq))?.flatten()))
+                .collect::<Result<_, StoreError>>()?,
+        };
+        segments.into_iter().flatten().for_each(|segment| tx.settlement.release(segment, 1));
         insert_blocks(tx.conn, self.no, &self.push, self.now)
     }
 }
@@ -382,24 +386,32 @@ pub(super) fn unacknowledged(conn: &mut Conn, (first, last): (i64, i64)) -> Resu
 }
 
 /// What the open runs need of each segment: the number of results that wait for a worker, and the position where the last one ends.
+///
+/// One statement, however many runs are open: a new leader waits for it. `LATERAL` makes PostgreSQL look up the keys of each run.
 pub(super) fn needed_segments(conn: &mut Conn) -> Result<Vec<(i32, u64, u64)>, StoreError> {
-    let mut needed = std::collections::BTreeMap::<i32, (u64, u64)>::new();
-    for no in open_run_numbers(conn)? {
-        let (first, last) = block_keys(no);
-        let rows: Vec<(Option<i32>, i64, Option<i64>)> = block::table
-            .filter(block::key.between(first, last))
-            .filter(block::acked.eq(false))
-            .filter(block::segment.is_not_null())
-            .group_by(block::segment)
-            .select((block::segment, count_star(), max(block::seg_offset + block::seg_length)))
-            .load(conn)?;
-        for (segment, packs, end) in rows {
-            let Some(segment) = segment else { continue };
-            let found = needed.entry(segment).or_default();
-            *found = (found.0 + packs as u64, found.1.max(end.unwrap_or(0).max(0) as u64));
-        }
+    #[derive(QueryableByName)]
+    struct Needed {
+        #[diesel(sql_type = Integer)]
+        segment: i32,
+        #[diesel(sql_type = BigInt)]
+        packs: i64,
+        #[diesel(sql_type = BigInt)]
+        until: i64,
     }
-    Ok(needed.into_iter().map(|(segment, (packs, end))| (segment, packs, end)).collect())
+    let text = dialect::by_database(
+        conn,
+        "SELECT block.segment AS segment, COUNT(*) AS packs, COALESCE(MAX(block.seg_offset + block.seg_length), 0) AS until \
+            FROM run INDEXED BY run_open CROSS JOIN block ON block.key BETWEEN run.no << 32 AND (run.no << 32) + 4294967295 \
+            WHERE run.state IN ('pending', 'scheduled', 'running') AND NOT block.acked AND block.segment IS NOT NULL GROUP BY block.segment",
+        "SELECT waiting.segment, CAST(SUM(waiting.packs) AS BIGINT) AS packs, COALESCE(MAX(waiting.until), 0) AS until \
+            FROM run CROSS JOIN LATERAL (\
+                SELECT segment, COUNT(*) AS packs, MAX(seg_offset + seg_length) AS until FROM block \
+                WHERE key BETWEEN run.no << 32 AND (run.no << 32) + 4294967295 AND NOT acked AND segment IS NOT NULL GROUP BY segment\
+            ) waiting \
+            WHERE run.state IN ('pending', 'scheduled', 'running') GROUP BY waiting.segment",
+    );
+    let rows: Vec<Needed> = diesel::sql_query(text).load(conn)?;
+    Ok(rows.into_iter().map(|row| (row.segment, row.packs as u64, row.until.max(0) as u64)).collect())
 }
 
 /// The packs that wait for a worker, in the order in which they are stored.
@@ -440,12 +452,7 @@ pub(super) fn open_segments(conn: &mut Conn, address: &DatabaseAddress) -> Resul
         DatabaseAddress::File(_) => Vec::new(),
         DatabaseAddress::Server(_) => segment_tables::numbers(conn)?,
     };
-    let mut live = HashMap::new();
-    for no in open_run_numbers(conn)? {
-        for (segment, packs) in unacknowledged(conn, block_keys(no))? {
-            *live.entry(segment).or_insert(0) += packs;
-        }
-    }
+    let live = needed_segments(conn)?.into_iter().map(|(segment, packs, _)| (segment, packs as i64)).collect();
     let last = meta::table.find(LAST_SEGMENT).select(meta::value).get_result::<String>(conn).optional()?;
     let last = last.and_then(|number| number.parse().ok()).unwrap_or(0);
     Ok(match address {

@@ -204,9 +204,7 @@ impl WriteOp for SettleRun {
                 if state == RunState::Success.name() {
                     plans::note_good_end(tx.conn, self.job_id, finish.unwrap_or(0))?;
                 }
-                for line in &self.lines {
-                    logs::insert_line(tx.conn, no, line)?;
-                }
+                logs::insert_lines(tx.conn, no, &self.lines)?;
             }
         }
         if let Some(identity) = self.release {

@@ -207,30 +207,6 @@ impl WriteOp for InsertRun {
     }
 }
 
-/// Takes over a run: increments its epoch; from then on the store rejects writes under the old one.
-#[derive(Debug, Clone, Copy)]
-pub struct AdoptRun {
-    /// The run.
-    pub identity: Identity,
-}
-
-impl WriteOp for AdoptRun {
-    type Output = (Run, i64);
-
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<(Run, i64), StoreError> {
-        let row = diesel::update(run::table.filter(run::identity.eq(Hex::of(self.identity.0).text())))
-            .set(run::epoch.eq(run::epoch + 1))
-            .returning(run::no)
-            .get_result::<i64>(tx.conn)
-            .optional()?
-            .ok_or(StoreError::NotFound)?;
-        let row = run::table.find(row).select(RunRow::as_select()).get_result(tx.conn)?;
-        tx.epochs.insert(row.no, row.epoch);
-        let epoch = row.epoch;
-        Ok((row.try_into()?, epoch))
-    }
-}
-
 /// Updates the state of a run.
 #[derive(Debug, Clone)]
 pub struct SetRunState {
@@ -425,7 +401,7 @@ pub(super) fn insert_run(
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = run)]
 pub(super) struct RunRow {
-    no: i64,
+    pub(super) no: i64,
     identity: String,
     job_id: String,
     job_name: String,
@@ -437,7 +413,7 @@ pub(super) struct RunRow {
     download: String,
     queue: String,
     start_returned: bool,
-    epoch: i64,
+    pub(super) epoch: i64,
     block_times: i64,
     success: i64,
     error: i64,

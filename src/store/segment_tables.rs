@@ -4,12 +4,14 @@
 //! is deleted: nothing is left for the database to clean up, which single deleted rows would leave.
 
 use super::dialect::Conn;
+use super::dialect::postgres::PgConn;
 use super::error::StoreError;
+use super::hot::many;
 use super::segments::{Place, ROLL_BYTES, Settlement};
 use bytes::Bytes;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Binary, Text};
+use diesel::sql_types::Text;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -43,12 +45,6 @@ struct Name {
     name: String,
 }
 
-#[derive(QueryableByName)]
-struct Pack {
-    #[diesel(sql_type = Binary)]
-    pack: Vec<u8>,
-}
-
 impl SegmentTables {
     /// `live` contains the needed segments, and was read after `there`, the tables that exist. The others are dropped after the first transaction
     /// of this broker: if another leads by then, there is none. `last` is the highest number in the database.
@@ -74,11 +70,11 @@ impl SegmentTables {
         for pack in packs {
             let (offset, length) = (current.length as i64, pack.len() as i64);
             let place = Place { segment: current.number, offset, length, check: Some(crc32fast::hash(pack)) };
-            put(conn, place, pack)?;
             places.push(place);
             // Empty packs have a place of their own too.
             current.length += pack.len().max(1) as u64;
         }
+        put(conn, current.number, &places, packs)?;
         self.current = Some(current);
         Ok(places)
     }
@@ -151,11 +147,18 @@ pub(super) fn delete(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
     Ok(conn.batch_execute(&format!("DROP TABLE IF EXISTS {PREFIX}{number}"))?)
 }
 
-/// Puts a pack at its place.
-pub(super) fn put(conn: &mut Conn, place: Place, pack: &[u8]) -> Result<(), StoreError> {
-    let insert = format!("INSERT INTO {PREFIX}{} (start, pack) VALUES ($1, $2)", place.segment);
-    diesel::sql_query(insert).bind::<BigInt, _>(place.offset).bind::<Binary, _>(pack).execute(conn)?;
-    Ok(())
+/// Puts packs at their places in a segment.
+pub(super) fn put(conn: &mut Conn, segment: i32, places: &[Place], packs: &[&Bytes]) -> Result<(), StoreError> {
+    let starts = places.iter().map(|place| place.offset).collect();
+    many::insert_packs(server(conn)?, format!("{PREFIX}{segment}"), starts, packs)
+}
+
+/// The connection to the server that has the tables of segments: with a file, they are files.
+fn server(conn: &mut Conn) -> Result<&mut PgConn, StoreError> {
+    match conn {
+        Conn::Postgres(conn) => Ok(conn),
+        Conn::Sqlite(_) => Err(StoreError::Failed("a file has no tables of segments".into())),
+    }
 }
 
 /// The segments that exist.
@@ -168,16 +171,16 @@ pub(super) fn numbers(conn: &mut Conn) -> Result<Vec<i32>, StoreError> {
 
 /// Reads a pack; `None` if it is not there.
 pub(super) fn read(conn: &mut Conn, place: Place) -> Result<Option<Vec<u8>>, StoreError> {
-    let query = format!("SELECT pack FROM {PREFIX}{} WHERE start = $1", place.segment);
-    match diesel::sql_query(query).bind::<BigInt, _>(place.offset).get_result::<Pack>(conn).optional() {
-        Ok(found) => Ok(found.map(|row| row.pack)),
+    let table = format!("{PREFIX}{}", place.segment);
+    match many::read_pack(server(conn)?, &table, place.offset) {
         // The text of the error is in the language of the server.
         Err(e) => {
-            if super::dialect::has_table(conn, &format!("{PREFIX}{}", place.segment))? {
-                Err(e.into())
+            if super::dialect::has_table(conn, &table)? {
+                Err(e)
             } else {
                 Ok(None)
             }
         }
+        found => found,
     }
 }

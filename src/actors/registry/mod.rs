@@ -81,9 +81,7 @@ impl Registry {
             this.start_janitor();
             this.start_recorder();
             this.look_for_overdue(ctx);
-            for identity in open_runs {
-                this.start_run(identity, ctx);
-            }
+            this.take_over(&open_runs, ctx);
             this
         });
         RegistryHandle(Link::new(addr, stats))

@@ -27,9 +27,13 @@ use crate::domain::node::NodeRecord;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{AdoptRun, StoreError, UpsertNode};
+use crate::store::{AdoptRun, AdoptRuns, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Number of runs that one write takes over.
+const ADOPTED_AT_ONCE: usize = 256;
 
 /// Starts the actor of a run that was loaded from the store.
 type StartActor = Box<dyn FnOnce(&mut Registry) -> AtWork>;
@@ -37,6 +41,10 @@ type StartActor = Box<dyn FnOnce(&mut Registry) -> AtWork>;
 /// Takes over a run: increases the epoch and loads the stored state. `None`: the run has ended and needs no actor.
 async fn adopt(context: BrokerContext, identity: Identity) -> Result<Option<StartActor>, StoreError> {
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
+    load_adopted(context, run, epoch).await
+}
+
+async fn load_adopted(context: BrokerContext, run: Run, epoch: i64) -> Result<Option<StartActor>, StoreError> {
     Ok(match run.kind {
         _ if run.state.is_final() => None,
         JobKind::Callback => Some(load::<Callback>(context, run, epoch).await?),
@@ -132,10 +140,41 @@ impl Registry {
         }
     }
 
+    /// Takes over the runs that a previous leader has left, many at once.
+    pub(super) fn take_over(&mut self, open_runs: &[Identity], ctx: &mut Context<Self>) {
+        for identities in open_runs.chunks(ADOPTED_AT_ONCE).map(<[Identity]>::to_vec) {
+            for identity in &identities {
+                self.context.addresses.building.put(*identity, ());
+            }
+            let adopted = self.context.store.write_unbounded(AdoptRuns(identities.clone()));
+            ctx.spawn(wrap_future(adopted).map(move |adopted, this: &mut Self, ctx: &mut Context<Self>| {
+                let adopted = adopted.unwrap_or_else(|error| {
+                    log::error!("failed to take over runs, trying them one by one runs={}: {error}", identities.len());
+                    Vec::new()
+                });
+                let mut adopted: HashMap<_, _> = adopted.into_iter().map(|run| (run.0.identity, run)).collect();
+                for identity in identities {
+                    match adopted.remove(&identity) {
+                        Some((run, epoch)) => this.enter_adopted(identity, load_adopted(this.context.clone(), run, epoch), ctx),
+                        None => this.start_run(identity, ctx),
+                    }
+                }
+            }));
+        }
+    }
+
     /// Takes over a run from the store and starts its actor. Until then the run is not in the address book.
     pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
         self.context.addresses.building.put(identity, ());
-        let adopted = adopt(self.context.clone(), identity);
+        self.enter_adopted(identity, adopt(self.context.clone(), identity), ctx);
+    }
+
+    fn enter_adopted(
+        &mut self,
+        identity: Identity,
+        adopted: impl Future<Output = Result<Option<StartActor>, StoreError>> + 'static,
+        ctx: &mut Context<Self>,
+    ) {
         ctx.spawn(wrap_future(adopted).map(move |adopted, this: &mut Self, ctx: &mut Context<Self>| {
             let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
             let at_work = match adopted {

@@ -96,7 +96,8 @@ impl Bytes<'_> {
                 if first || !segment_tables::numbers(conn)?.contains(segment) {
                     segment_tables::create(conn, *segment)?;
                 }
-                packs.iter().try_for_each(|(place, pack)| segment_tables::put(conn, *place, pack))
+                let (places, packs): (Vec<_>, Vec<_>) = packs.iter().map(|(place, pack)| (*place, pack)).unzip();
+                segment_tables::put(conn, *segment, &places, &packs)
             });
         }
         let folder = folder(self.to, "-results");
