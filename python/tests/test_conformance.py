@@ -13,6 +13,8 @@ from webloom.testing import find_binary
 
 #: What other tests do not check. By hand all of these workers pass all checks.
 CHECKS = ["--check", "lost-answer", "--check", "503"]
+# Each check starts a broker and waits for it and for the worker.
+pytestmark = pytest.mark.timeout(300)
 EXAMPLES = HERE.parents[1] / "examples"
 HTTP_NODE = EXAMPLES / "http_node.py"
 RUST_EXAMPLE = Path(find_binary()).with_name("examples") / "tasks"

@@ -33,6 +33,9 @@ MODES = {
     "both": (*_DOWNLOADS, *_SCHEDULER, "-s", "WEBLOOM_CRAWL=both"),
 }
 
+# Four processes of Scrapy at once, beside other tests.
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
@@ -76,7 +79,7 @@ def test_a_project_brings_the_same_items_on_the_fleet(
             )
     items = {}
     for mode, process in processes.items():
-        code = process.wait(100)
+        code = process.wait(250)
         assert code == 0, f"{mode}:\n{(tmp_path / mode / 'log').read_text()}"
         with (tmp_path / mode / output).open(newline="") as lines:
             read = list(csv.DictReader(lines)) if output.endswith(".csv") else [json.loads(line) for line in lines]
