@@ -6,16 +6,16 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 # What the tests on real input compare with: a web server, another crawler, a documentation tree; a place for Schemathesis; and
-# the browser that opens the portal; what finds out which libraries a Debian package needs; the other database; and what makes a
-# clean system.
-packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev postgresql mmdebstrap)
+# the browser that opens the portal; what finds out which libraries a Debian package needs; the other database; what makes a
+# clean system; and what reads metrics.
+packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev postgresql mmdebstrap prometheus)
 # Runs examples/node; one that did not come by apt will do.
 command -v node >/dev/null || packages+=(nodejs)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
-    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql mmdebstrap node; do command -v "$path" >/dev/null || return 1; done
+    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql mmdebstrap prometheus promtool node; do command -v "$path" >/dev/null || return 1; done
     python3 -c "import ensurepip, venv" 2>/dev/null || return 1
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || return 1
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
@@ -142,6 +142,24 @@ if ! cmp -s examples/node/package-lock.json "$node/installed.json"; then
         npm --prefix "$node" ci --silent --no-audit --no-fund
         cp examples/node/package-lock.json "$node/installed.json"
     fi
+fi
+
+# axe-core, which finds what keeps people from using a page of the portal. The wheel has the file of the npm package, axe-core 4.12.1.
+axe_version=0.1.8
+axe=${CARGO_TARGET_DIR:-target}/tools/axe
+if [[ ! -e $axe/axe_playwright_python-$axe_version.dist-info ]]; then
+    if [[ ${1:-} == --no-install || -z $python ]]; then
+        say "SKIPPED: no axe-core in $axe, so no page of the portal is checked with it"
+        axe=
+    else
+        say "axe-core"
+        rm -rf "$axe"
+        "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$axe" "axe-playwright-python==$axe_version"
+    fi
+fi
+if [[ -n $axe ]]; then
+    WEBLOOM_AXE=$(realpath "$axe")/axe_playwright_python/axe.min.js
+    export WEBLOOM_AXE
 fi
 
 # What makes a site of the pages in docs/.
@@ -343,7 +361,7 @@ rust_tests --lib -- store::
 rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip documents:: --skip clean_system:: --skip packaging:: \
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet:: \
     --skip hostile:: --skip redirect --skip real_input:: --skip agent_ --skip command_ --skip tls:: --skip http2:: --skip sockets:: \
-    --skip addresses:: --skip settings::
+    --skip addresses:: --skip settings:: --skip prometheus::
 
 say "all tests together"
 mapfile -t again < <(sed -nE 's/^RERUN (.*)$/\1/p' "$log" | sort -u)

@@ -102,6 +102,12 @@ impl Backlog {
         room
     }
 
+    /// Bytes that are not sent yet.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.unsent.load(Relaxed)
+    }
+
     /// Counts bytes that the session wrote to the connection's buffer.
     pub fn buffered(&self, bytes: usize) {
         self.buffered.fetch_add(bytes, Relaxed);

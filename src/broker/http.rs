@@ -5,6 +5,7 @@ use super::wire::Wire;
 use crate::config::broker::BrokerConfig;
 use crate::edge::connections::Refused;
 use crate::edge::forward;
+use crate::edge::live::Inside;
 use crate::edge::shell::shell;
 use crate::edge::standby::{gate, standby_routes};
 use crate::edge::traffic::Traffic;
@@ -13,14 +14,16 @@ use crate::private;
 use crate::protocol::problem::Problem;
 use actix_http::HttpService;
 use actix_http::error::DispatchError;
-use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, map_config};
+use actix_service::{IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, map_config};
 use actix_tls::accept::rustls_0_23::{Acceptor, TlsStream};
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Extensions, Server, ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, Error};
+use futures_util::FutureExt as _;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -145,7 +148,10 @@ where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,
 {
-    let server = server(threads, door, traffic.clone(), app)?;
+    let inside = app.clone();
+    // Answers that windows watch come from routes of their own, which are called within the process.
+    let with_inside = move || app().app_data(Rc::new(within(inside.clone())));
+    let server = server(threads, door, traffic.clone(), with_inside)?;
     let handle = server.handle();
     actix::spawn(async move {
         if let Err(error) = server.await {
@@ -153,6 +159,26 @@ where
         }
     });
     Ok(Serving { handle, traffic })
+}
+
+/// The routes for calls within the process.
+fn within<T, B>(app: impl Fn() -> App<T> + 'static) -> Inside
+where
+    T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
+    B: MessageBody + 'static,
+{
+    Inside::new(move || {
+        let factory = app().into_factory();
+        async move {
+            let service = Rc::new(factory.new_service(AppConfig::default()).await.ok()?);
+            let call = move |request| {
+                let response = service.call(request);
+                async move { response.await.map(ServiceResponse::map_into_boxed_body) }.boxed_local()
+            };
+            Some(Rc::new(call) as Rc<_>)
+        }
+        .boxed_local()
+    })
 }
 
 /// Counts an accepted connection, or refuses it if too many are open.

@@ -14,6 +14,7 @@ use crate::domain::ids::{Identity, JobId};
 use crate::domain::sites::SiteState;
 use crate::domain::time::Timestamp;
 use crate::edge::forward::Standbys;
+use crate::edge::live::Live;
 use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, Guard, Owners};
 use crate::service::Service;
@@ -145,6 +146,7 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
         budget: Budget::new(config.in_flight_bytes),
         ids_per_token: config.ids_per_token,
         traffic: Traffic::new(config.connections),
+        live: Live::default(),
         standbys: Standbys::default(),
         is_tls: config.tls.is_some(),
     }

@@ -35,6 +35,8 @@ mod known_properties;
 pub mod leader;
 #[cfg(feature = "broker")]
 pub mod lifecycle;
+#[cfg(feature = "broker")]
+pub mod live;
 pub mod matchmaker;
 pub mod node;
 pub mod origin;

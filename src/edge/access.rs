@@ -4,6 +4,7 @@ use super::Edge;
 use super::audit::Audited;
 use super::auth::{Caller, Need, admit};
 use super::error::Failure;
+use super::live::IsWatched;
 use super::route::Operation;
 use super::scope::Scope;
 use crate::protocol::problem::Problem;
@@ -52,13 +53,15 @@ pub(super) struct Admission {
     /// What a token that is limited to groups may call.
     scope: Scope,
     audited: Option<Audited>,
+    /// Windows may watch its answers.
+    is_live: bool,
 }
 
 impl Admission {
     pub(super) fn of(operation: &Operation, path: &'static str) -> Self {
         let scope = if operation.limits_itself { Scope::Itself } else { Scope::of(path) };
         let audited = Audited::of(operation, path);
-        Self { access: operation.access, without_parameters: operation.refuses_parameters(), scope, audited }
+        Self { access: operation.access, without_parameters: operation.refuses_parameters(), scope, audited, is_live: operation.is_live }
     }
 
     /// Checks that the caller's token may see the object of the call.
@@ -71,6 +74,10 @@ impl Admission {
     #[expect(clippy::result_large_err, reason = "a refusal is the answer itself, and is made once a call")]
     pub(super) fn check(self, request: &HttpRequest) -> Result<(), HttpResponse> {
         let answer = refused;
+        if !self.is_live && request.extensions().contains::<IsWatched>() {
+            let detail = "this path cannot be watched: its operation is not marked with `x-live` in the OpenAPI document";
+            return Err(answer(Problem::invalid("path", detail).into()));
+        }
         let edge = || request.app_data::<web::Data<Edge>>().ok_or_else(|| answer(Problem::internal().into()));
         let caller = match self.access {
             Access::Unstated => return Err(answer(Problem::forbidden("the route table states no access rule for this operation").into())),

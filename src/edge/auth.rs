@@ -153,7 +153,7 @@ fn header(request: &HttpRequest, name: impl actix_web::http::header::AsHeaderNam
 }
 
 /// The token of a request: `Token: …`, or `Authorization: Bearer …`.
-fn token(request: &HttpRequest) -> Option<&str> {
+pub(super) fn token(request: &HttpRequest) -> Option<&str> {
     header(request, "Token").or_else(|| {
         let (scheme, token) = header(request, AUTHORIZATION)?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

@@ -14,6 +14,7 @@ mod error;
 pub mod forward;
 mod http;
 mod intake;
+pub mod live;
 mod masks;
 pub mod openapi;
 mod owners;
@@ -60,6 +61,8 @@ pub struct Edge {
     pub budget: Budget,
     /// Open calls and connections.
     pub traffic: Traffic,
+    /// The answers that windows watch.
+    pub live: live::Live,
     /// The addresses of the standbys, whose word on the origin of a call counts.
     pub standbys: forward::Standbys,
     /// Whether this server terminates TLS itself.

@@ -141,6 +141,9 @@ impl Schemas {
             }
         }
         out["responses"] = responses.into();
+        if operation.is_live {
+            out["x-live"] = true.into();
+        }
         if let Some(need) = operation.access.need() {
             let roles = need.roles();
             out["security"] = json!([{ "token": roles }, { "bearer": roles }]);

@@ -191,6 +191,8 @@ pub struct Operation {
     pub(super) limits_itself: bool,
     /// The run that it makes says who made it, so the audit does not list the call.
     pub(super) is_recorded_in_its_run: bool,
+    /// Windows may watch its answers (`/live`).
+    pub(super) is_live: bool,
 }
 
 impl Operation {
@@ -208,6 +210,7 @@ impl Operation {
             only_leader: false,
             limits_itself: false,
             is_recorded_in_its_run: false,
+            is_live: false,
         }
     }
 
@@ -342,6 +345,12 @@ impl Operation {
     /// may call only the addresses of a job and of a run.
     pub fn limits_itself(mut self) -> Self {
         self.limits_itself = true;
+        self
+    }
+
+    /// Windows may watch its answers: it changes nothing, does not wait, and is cheap enough to be called each second.
+    pub fn live(mut self) -> Self {
+        self.is_live = true;
         self
     }
 

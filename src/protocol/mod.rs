@@ -26,6 +26,8 @@ pub mod frame;
 pub mod hooks;
 #[cfg(feature = "broker")]
 pub mod job_activity;
+#[cfg(feature = "broker")]
+pub mod live;
 pub mod log;
 #[cfg(feature = "broker")]
 pub mod management;

@@ -114,12 +114,14 @@ export async function actors(page) {
 
   // One kind is read only while it is open, so ten thousand actors cost as little as ten.
   async function tree() {
+    // What is opened meanwhile is drawn the next time.
+    const limits = new Map(open);
     const { items: sums } = await get(at("/actors/kinds"), signal);
     const rows = [];
     const order = [...sums].sort((a, b) => (b.kind === "registry") - (a.kind === "registry") || (a.parent === undefined) - (b.parent === undefined) || a.count - b.count || a.kind.localeCompare(b.kind));
     const parts = await Promise.all(order.map(sum => {
       const isFew = sum.count <= SINGLE && !(sum.kind in PLURALS);
-      return isFew || open.has(sum.kind) ? get(ask({ kind: sum.kind, limit: open.get(sum.kind) ?? SINGLE }), signal) : [];
+      return isFew || limits.has(sum.kind) ? get(ask({ kind: sum.kind, limit: limits.get(sum.kind) ?? SINGLE }), signal) : [];
     }));
     order.forEach((sum, i) => {
       const isFew = sum.count <= SINGLE && !(sum.kind in PLURALS);
@@ -129,10 +131,10 @@ export async function actors(page) {
         if (!open.delete(sum.kind)) open.set(sum.kind, SOME);
         page.wake?.();
       };
-      rows.push(kindRow(sum, open.has(sum.kind), seen, toggle));
+      rows.push(kindRow(sum, limits.has(sum.kind), seen, toggle));
       rows.push(...parts[i].map(actor => row(actor, seen, "grandchild")));
-      if (open.has(sum.kind) && sum.count > parts[i].length) {
-        const isFull = open.get(sum.kind) >= MOST;
+      if (limits.has(sum.kind) && sum.count > parts[i].length) {
+        const isFull = limits.get(sum.kind) >= MOST;
         const more = isFull ? link(address("/actors", { kind: sum.kind }), `All ${num(sum.count)}, page by page`)
           : button(`Show more of ${num(sum.count)}`, () => { open.set(sum.kind, MOST); page.wake?.(); });
         rows.push({ key: `more ${sum.kind}`, kind: "grandchild", cells: [more, ...HEADS.slice(1).map(() => "")] });

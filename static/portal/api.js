@@ -2,6 +2,7 @@
 // storage and goes into the header `Token`, never into an address.
 
 import { answered } from "./exact.js";
+import { doubt, forget, known } from "./live.js";
 
 const KEY = "token";
 
@@ -17,10 +18,12 @@ export class Problem extends Error {
   }
 }
 
+export const token = () => sessionStorage.getItem(KEY);
 export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
 // Keeps a token for this tab; none if it is empty. A header cannot carry every text.
 export function setToken(text) {
+  forget();
   if (text === "") sessionStorage.removeItem(KEY);
   else if (/^[\x21-\x7e]+$/.test(text)) sessionStorage.setItem(KEY, text);
   else throw new Problem({ title: "That is no token", detail: "A token has no spaces and only letters, digits and signs of ASCII." });
@@ -64,11 +67,14 @@ async function send(method, path, { body, raw, headers, signal, patience = PATIE
 }
 
 async function call(method, path, options) {
-  const answer = await send(method, path, options);
+  const answer = await send(method, path, options).finally(() => { if (method !== "GET") doubt(); });
   return answer.status === 204 ? null : answered(await answer.text());
 }
 
-export const get = (path, signal) => call("GET", path, { signal });
+// What the page reads again and again comes by the live connection, if there is one.
+export const get = async (path, signal) => known(path) ?? call("GET", path, { signal });
+// What is not worth to be watched.
+export const getOnce = (path, signal) => call("GET", path, { signal });
 export const post = (path, body, options) => call("POST", path, { ...options, body });
 export const put = (path, body, options) => call("PUT", path, { ...options, body });
 // Sends a file as it is, however long that takes.

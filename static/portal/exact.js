@@ -40,6 +40,17 @@ function take(plain, exact) {
   return plain;
 }
 
+const isTheirs = path => path.split("/").some(step => THEIRS.has(step));
+
+// A message with a difference: what it sets in other people's JSON stays as it was written.
+export function patched(text) {
+  const plain = answered(text);
+  if (!JSON.rawJSON || lost(text) === undefined) return plain;
+  const exact = withRaw(text).v.patch;
+  plain.v.patch.forEach((step, i) => { if (isTheirs(step.path)) step.value = exact[i].value; });
+  return plain;
+}
+
 // What the broker answered.
 export function answered(text) {
   const value = JSON.parse(text);

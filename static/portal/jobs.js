@@ -1,6 +1,6 @@
 // The list of jobs.
 
-import { at, get, post } from "./api.js";
+import { at, get, getOnce, post } from "./api.js";
 import { JOB_ACTIONS } from "./acts.js";
 import { ask, tell } from "./dialog.js";
 import { button, h, link, pages, patch, table } from "./dom.js";
@@ -12,6 +12,8 @@ import { badge, command, jobLink, scheduleText, time, when } from "./text.js";
 
 const PAGE = 25;
 const AT_ONCE = 6;
+// Milliseconds between two reads of the latest runs: each is a call of its own, so they are not watched.
+const RUNS_EVERY = 4000;
 
 // The latest run of each job, a few calls at a time.
 async function latestRuns(jobs, signal) {
@@ -19,7 +21,7 @@ async function latestRuns(jobs, signal) {
   const found = new Map();
   const work = async () => {
     for (let job = left.shift(); job; job = left.shift()) {
-      const { items } = await get(at("/runs", { jobId: job.id, limit: 1 }), signal);
+      const { items } = await getOnce(at("/runs", { jobId: job.id, limit: 1 }), signal);
       found.set(job.id, items[0]);
     }
   };
@@ -79,6 +81,7 @@ export async function jobs(page) {
     ]),
     chosen.bar, list,
   ];
+  let [runs, runsAt] = [new Map(), 0];
   const look = async () => {
     const asked = { ...query, limit: PAGE, sort: query.sort || "name", ...(deleted && { enabled: "", deleted: true }) };
     const { items, nextCursor } = await get(at("/jobs", asked), signal);
@@ -87,7 +90,10 @@ export async function jobs(page) {
     if (deleted) {
       shown = table("Deleted jobs", ["Name", "Kind", "Deleted", "Actions"], items.map(job => deletedRow(job, again)), "No deleted jobs.");
     } else {
-      const runs = await latestRuns(items, signal);
+      if (Date.now() - runsAt >= RUNS_EVERY || items.some(job => !runs.has(job.id))) {
+        runs = await latestRuns(items, signal);
+        runsAt = Date.now();
+      }
       shown = table("Jobs", [chosen.head(), sortable("/jobs", query, "name", "Name", { usual: "name" }), "Kind", "State", "Schedule", sortable("/jobs", query, "nextFire", "Next fire"), "Last run", "Group"],
         items.map(job => row(job, runs.get(job.id), chosen.cell(job))), isFiltered ? "No job matches the filter." : firstJob());
     }

@@ -1,12 +1,13 @@
 // The page's frame: which address shows what, the token, and whether the broker answers.
 
-import { Problem, hasToken, setToken } from "./api.js";
+import { Problem, hasToken, setToken, token } from "./api.js";
 import { h, link } from "./dom.js";
 import { local } from "./text.js";
 import { actor, actors } from "./actors.js";
 import { alerts } from "./alerts.js";
 import { audit } from "./audit.js";
 import { brokers } from "./brokers.js";
+import { begin, end, isLive, leave as leaveLive, onChange } from "./live.js";
 import { groups } from "./groups.js";
 import { job } from "./job.js";
 import { listKeys } from "./keys.js";
@@ -55,6 +56,8 @@ const ask = document.getElementById("ask");
 let leave = new AbortController();
 let current;
 let shown;
+// How often a page was read, which tests wait for.
+let looks = 0;
 
 function say(text, kind = "") {
   if (note.textContent !== text) note.textContent = text;
@@ -104,20 +107,30 @@ function pageOf(root, parts, query, signal) {
   // Does something now, and again so many milliseconds after it was done (or as many as it says), until the page is left.
   // Of `once`, only until it was done.
   page.live = async (usual, work, once = false) => {
-    for (;;) {
+    for (let pass; ;) {
       let ms = usual;
+      // What is asked for meanwhile comes with another look at once.
+      let isAsked = false;
+      page.wake = () => { isAsked = true; };
       try {
+        if (!once) pass = begin(pass);
         ms = await work() ?? usual;
         if (once) return say("");
-        say(`as of ${local(new Date()).slice(11)}`);
+        if (!signal.aborted) {
+          say(`as of ${local(new Date()).slice(11)}${isLive(pass) ? ", live" : ""}`);
+          end(pass, token());
+          looks += 1;
+          note.dataset.looks = looks;
+        }
       } catch (error) {
+        end(pass);
         if (signal.aborted) return undefined;
         failed(error, page);
         if (error.status === 404) return leave.abort();
         // Nothing to ask before there is another token: that wakes it.
         if (error.status === 401) ms = Infinity;
       }
-      await new Promise(resolve => {
+      if (!isAsked) await new Promise(resolve => {
         const timer = ms === Infinity ? undefined : setTimeout(resolve, document.hidden ? 5 * ms : ms);
         page.wake = () => {
           clearTimeout(timer);
@@ -133,6 +146,7 @@ function pageOf(root, parts, query, signal) {
 
 async function show() {
   leave.abort();
+  leaveLive();
   current = undefined;
   shown = location.href;
   leave = new AbortController();
@@ -187,6 +201,7 @@ ask.onsubmit = event => {
   if (current?.wake) current.wake();
   else if (!current?.isMounted) show();
 };
+onChange(() => current?.wake?.());
 listen();
 listKeys();
 document.getElementById("find").onclick = openPalette;

@@ -5,7 +5,8 @@ import { at, get } from "./api.js";
 import { button, h, table } from "./dom.js";
 import { bytes } from "./plots.js";
 import { saveButton, saveJson } from "./save.js";
-import { json, num, time } from "./text.js";
+import { json, num, span, time } from "./text.js";
+import { warcInfo, warcRecord } from "./warc.js";
 
 const BLOCKS = 4;
 // Characters of a body that are shown.
@@ -33,7 +34,7 @@ function detail(one) {
 
 const row = one => ({
   key: one.requestId,
-  cells: [h("span", { class: "wrap" }, one.request.url), one.error ? one.error.kind : one.status, h("span", { class: "wrap" }, typeOf(one)), bytes(sizeOf(one.content)), `${num(one.time)} ms`, time(one.fetchedAt), detail(one)],
+  cells: [h("span", { class: "wrap" }, one.request.url), one.error ? one.error.kind : one.status, h("span", { class: "wrap" }, typeOf(one)), bytes(sizeOf(one.content)), span(one.time), time(one.fetchedAt), detail(one)],
 });
 
 // Of a block run: a list that is closed at first.
@@ -61,9 +62,20 @@ export function blockResults(id, isOver) {
       cursor = page.nextCursor;
     }
   }
+  async function* records() {
+    for (let cursor, isFirst = true; ; isFirst = false) {
+      const page = await get(path(cursor));
+      const some = page.items.flatMap(({ results }) => results.map(one => warcRecord(one, raw(one.content ?? ""))));
+      // A file without a page is not made.
+      if (some.length) yield [...(isFirst ? [warcInfo()] : []), ...some];
+      if (!page.nextCursor) return;
+      cursor = page.nextCursor;
+    }
+  }
   return h("details", { ontoggle: event => event.target.open && !rows.hasChildNodes() && show() }, h("summary", {}, "Results that wait for the worker"),
-    h("p", { class: "soft" }, "Looking at them takes nothing away from the worker. Bodies are base64 in the file."),
-    h("div", { class: "row" }, button("Refresh", () => show()), saveButton("Save as JSON Lines", `results-${id}.jsonl`, "application/jsonl", lines)), note, rows);
+    h("p", { class: "soft" }, "Looking at them takes nothing away from the worker. Bodies are base64 in JSON Lines. A WARC file has the pages as a web archive."),
+    h("div", { class: "row" }, button("Refresh", () => show()), saveButton("Save as JSON Lines", `results-${id}.jsonl`, "application/jsonl", lines),
+      saveButton("Save as WARC", `results-${id}.warc`, "application/warc", records, "records")), note, rows);
 }
 
 // Of any other run.

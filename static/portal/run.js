@@ -1,8 +1,8 @@
 // One run: where it is and why, what it brought, its log while it grows.
 
-import { at, get, post } from "./api.js";
+import { at, get, getOnce, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
-import { button, facts, h, patch, section, table } from "./dom.js";
+import { button, facts, h, link, patch, section, table } from "./dom.js";
 import { failures } from "./failures.js";
 import { logOf } from "./log.js";
 import { took } from "./overview.js";
@@ -53,7 +53,7 @@ function head(run, again) {
   ];
 }
 
-function counters(run) {
+function counters(run, worker) {
   const counted = run.kind === "block" ? [
     ["Blocks sent to nodes", `${num(run.blockTimes)} times`], ["URLs seen", num(run.seen)], ["Downloaded", `${num(run.bytes)} bytes`],
   ] : [];
@@ -61,7 +61,7 @@ function counters(run) {
     ["Identity", h("code", {}, run.identity)], ["Kind", run.kind], [run.kind === "callback" ? "Request" : "Name", run.className],
     ["Attempt", run.attempt || ""], ["Next attempt", time(run.notBefore)], ["Priority", run.priority],
     ["Scheduled for", time(run.plannedAt)], ["Created", time(run.creationTime)], ["Started", time(run.startTime)], ["Ended", time(run.finishTime)], ["Paused", time(run.pausedAt)],
-    ["Took", took(run)], ["Worker", run.workerId ? short(run.workerId) : ""], ["Repeats", runLink(run.retryOf)],
+    ["Took", took(run)], ["Worker", run.workerId && [link(`/workers/${run.workerId}`, worker ?? short(run.workerId)), worker && [" ", short(run.workerId)]]], ["Repeats", runLink(run.retryOf)],
     ["Follows", runLink(run.after)], ["Trace", run.traceId && h("code", {}, run.traceId)], ...counted,
   ]);
 }
@@ -123,12 +123,19 @@ export async function run(page) {
     blocks = (await get(at(`/runs/${id}/blocks`, { limit: BLOCKS }), signal)).items;
     blocksAt = Date.now();
   }
+  // The name of its worker. A worker may be gone, and a token that is limited to groups does not see workers.
+  let worker = {};
+  async function readWorker({ workerId }) {
+    if (!workerId || worker.id === workerId) return;
+    worker = { id: workerId, name: (await getOnce(at(`/workers/${workerId}`), signal).catch(() => ({}))).name };
+  }
   const look = async () => {
     const now = await get(at(`/runs/${encodeURIComponent(id)}`), signal);
+    await readWorker(now);
     isOver = OVER.has(now.state);
     page.title(`Run of ${now.jobName}`);
     patch(top, head(now, () => page.wake?.()));
-    patch(numbers, counters(now));
+    patch(numbers, counters(now, worker.name));
     const isBlock = now.kind === "block";
     const [reasons, instances, earlier, perNode, sites] = await Promise.all([
       get(at(`/runs/${id}/why`), signal),

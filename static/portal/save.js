@@ -32,27 +32,28 @@ export async function copyText(text) {
   return isDone;
 }
 
-// A button that reads a list page by page and saves a line of text for each item. `pages` gives texts, one for each page.
-export function saveButton(text, name, type, pages) {
+// A button that reads a list page by page and saves each item: a text as a line, a blob as it is. `pages` gives lists of them.
+export function saveButton(text, name, type, pages, noun = "lines") {
   const run = async event => {
     const own = event.target;
     const parts = [];
-    let [size, lines] = [0, 0];
+    let [size, count] = [0, 0];
     own.disabled = true;
     try {
       for await (const page of pages()) {
-        for (const line of page) {
-          parts.push(`${line}\n`);
-          size += line.length + 1;
+        for (const item of page) {
+          const isBlob = item instanceof Blob;
+          parts.push(isBlob ? item : `${item}\n`);
+          size += isBlob ? item.size : item.length + 1;
         }
-        lines += page.length;
-        tell(`${num(lines)} lines read`);
+        count += page.length;
+        tell(`${num(count)} ${noun} read`);
         if (size > MOST) break;
       }
-      if (!lines) tell("There is nothing to save.");
+      if (!count) tell("There is nothing to save.");
       else {
         save(name, parts, type);
-        tell(`${num(lines)} lines saved as ${name}${size > MOST ? "; the file was cut at 256 MB" : ""}.`);
+        tell(`${num(count)} ${noun} saved as ${name}${size > MOST ? "; the file was cut at 256 MB" : ""}.`);
       }
     } catch (problem) {
       tell(problem.message, "bad");

@@ -91,7 +91,7 @@ export function scheduleOf() {
       const schedule = read();
       const answer = await post(at("/jobs/preview"), { schedule, count: 5 }, { signal: asked.signal });
       clear();
-      patch(coming, h("h3", {}, "It would run next"), preview(answer));
+      patch(coming, h("h2", {}, "It would run next"), preview(answer));
     } catch (problem) {
       if (problem.name === "AbortError") return undefined;
       clear();

@@ -1,5 +1,6 @@
 //! The actors of the broker, by the API and on their pages.
 
+use crate::portal_refresh::refreshes;
 use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
@@ -73,8 +74,7 @@ fn thousands_of_actors_are_folded_searched_and_paged() {
         browser.click("Show more of 2,000").await;
         browser.sees("All 2,000, page by page").await;
         assert!(browser.run(rows, json!([])).await.as_u64().is_some_and(|rows| (200..250).contains(&rows)), "not all are drawn");
-        let refreshed = "return performance.getEntriesByType('resource').filter(e => e.name.endsWith('/actors/kinds')).length > 6;";
-        browser.gives("several refreshes", refreshed, json!([])).await;
+        refreshes(&browser).await;
         assert!(browser.run(rows, json!([])).await.as_u64().is_some_and(|rows| (200..250).contains(&rows)), "it stays open");
         browser.click("All 2,000, page by page").await;
         browser.click("Next page").await;

@@ -107,6 +107,10 @@ fn the_page_lists_and_filters_them() {
         browser.fill("Operation", "deleteGroup").await;
         browser.click("Filter").await;
         browser.gives("one call", "return document.querySelectorAll('tbody tr').length === 1;", json!([])).await;
+        browser.open(&format!("{}/#/audit?from=2099-01-01T00:00:00", broker.url)).await;
+        browser.sees("No call matches").await;
+        browser.open(&format!("{}/#/audit?from=2020-01-01T00:00:00&to=2099-01-01T00:00:00", broker.url)).await;
+        browser.gives("both calls", "return document.querySelectorAll('tbody tr').length === 2;", json!([])).await;
         assert_eq!(browser.complaints().await, Vec::<String>::new());
     });
 }

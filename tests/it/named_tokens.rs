@@ -11,7 +11,7 @@ use std::io::Read as _;
 const BOSS: &[&str] = &["--token", "boss-token"];
 
 /// Creates a token; a client with it.
-async fn token(boss: &Api, name: &str, role: &str, more: Value) -> Api {
+pub async fn token(boss: &Api, name: &str, role: &str, more: Value) -> Api {
     let mut input = json!({ "name": name, "role": role });
     for (key, value) in more.as_object().expect("an object") {
         input[key] = value.clone();
@@ -26,7 +26,7 @@ fn at(broker: &Broker, api: &Api) -> Api {
     Api::new(&broker.url).with_token(api.token.as_deref().expect("a token"))
 }
 
-async fn job(api: &Api, name: &str, group: Option<&str>) -> (u16, Value) {
+pub async fn job(api: &Api, name: &str, group: Option<&str>) -> (u16, Value) {
     let mut input = json!({ "name": name, "jobType": "task", "task": { "handler": "it.nobody" } });
     if let Some(group) = group {
         input["group"] = group.into();

@@ -243,6 +243,8 @@ fn runs_are_stopped_workers_put_out_and_nodes_drained() {
         until("a worker that may come", || async { (state(worker.clone()).await["state"] == "enabled").then_some(()) }).await;
 
         browser.click("Nodes").await;
+        // The page before has such a button too.
+        browser.gives("the page of nodes", "return document.querySelector('main h1')?.textContent === 'Nodes';", json!([])).await;
         browser.click("Drain …").await;
         browser.click("Drain").await;
         browser.sees("draining").await;

@@ -1,6 +1,7 @@
 //! The portal with a large store and many peers: 10,000 jobs, 100,000 runs, 50 nodes and 20 workers. All texts that others write are HTML.
 //! With `WEBLOOM_SCREENSHOTS=FOLDER` it saves a picture of each page: light, dark and on a phone.
 
+use crate::portal_refresh::LOOKS;
 use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
 use crate::support::process::{Broker, database, server};
@@ -149,20 +150,19 @@ impl Fleet {
 }
 
 /// The sizes of a window, and what a person prefers.
-const LOOKS: [(&str, u32, &str); 3] = [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")];
+const SIZES: [(&str, u32, &str); 3] = [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")];
 
 /// Saves pictures of what is open now.
 async fn pictures(browser: &Browser, folder: &Path, name: &str) {
-    for (look, width, scheme) in LOOKS {
+    for (look, width, scheme) in SIZES {
         let feature = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.devtools("Emulation.setEmulatedMedia", feature).await;
         let size = |height: u64| json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": look == "phone" });
         browser.devtools("Emulation.setDeviceMetricsOverride", size(900)).await;
         // Plots are drawn again in the new size and colors at the next refresh.
-        let count = "return performance.getEntriesByType('resource').length;";
-        let before = browser.run(count, json!([])).await;
-        let more = "return performance.getEntriesByType('resource').length > arguments[0] + 1 || !document.querySelector('canvas');";
-        browser.gives("a refresh", more, json!([before])).await;
+        let before = browser.run(LOOKS, json!([])).await;
+        let more = format!("return (() => {{ {LOOKS} }})() > arguments[0] + 1 || !document.querySelector('canvas');");
+        browser.gives("a refresh", &more, json!([before])).await;
         let height = browser.run("return document.documentElement.scrollHeight;", json!([])).await.as_u64().expect("a height");
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height.clamp(900, 3000), "scale": 1 });
         let shot =

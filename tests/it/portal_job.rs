@@ -104,7 +104,7 @@ fn a_job_shows_its_calendar_its_results_its_versions_and_what_a_repair_would_do(
         assert_eq!(browser.run(parts, json!([])).await, json!([0, "hourly · Webloom"]));
         browser.gives("all six runs", "return document.querySelectorAll('table[aria-label=Runs] tbody tr').length === 6;", json!([])).await;
         let before = outline(&browser).await;
-        refreshes(&browser, &format!("/api/v1/jobs/{job}/next")).await;
+        refreshes(&browser).await;
         assert_eq!(outline(&browser).await, before);
         assert_eq!(browser.complaints().await, [""; 0]);
     });

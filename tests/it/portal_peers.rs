@@ -61,7 +61,7 @@ fn nodes_are_seen_at_a_glance_and_each_has_a_page() {
             browser.run("return [document.querySelectorAll('main img').length, document.title.startsWith('harm')];", json!([])).await;
         assert_eq!(harm, json!([0, false]));
         let before = outline(&browser).await;
-        refreshes(&browser, &path).await;
+        refreshes(&browser).await;
         assert_eq!(outline(&browser).await, before);
         browser.click("24 hours").await;
         browser.gives("the period", "return document.querySelector('[aria-current=true]')?.textContent === '24 hours';", json!([])).await;
@@ -99,7 +99,7 @@ fn a_worker_has_a_page_with_its_work() {
         browser.sees("success 1").await;
         assert_eq!(browser.run("return document.querySelectorAll('main img').length;", json!([])).await, 0);
         let before = outline(&browser).await;
-        refreshes(&browser, &format!("/api/v1/workers/{worker}")).await;
+        refreshes(&browser).await;
         assert_eq!(outline(&browser).await, before);
         browser.click("Disable …").await;
         browser.click("Disable").await;

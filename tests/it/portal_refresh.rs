@@ -1,6 +1,7 @@
 //! The portal's pages refresh themselves. What a page shows when it opens must still be there after several refreshes.
 
 use crate::support::api::{Api, id};
+use crate::support::axe::Axe;
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
 use crate::support::{journey, tar_gz};
@@ -14,27 +15,24 @@ const REFRESHES: u64 = 3;
 const OUTLINE: &str = "return [...document.querySelectorAll('main h1, main h2, main table, main dl')].map(e => \
     e.tagName === 'TABLE' ? `${e.getAttribute('aria-label')}: ${e.tBodies[0].rows.length} rows` : \
     e.tagName === 'DL' ? `${e.children.length > 0 ? 'facts' : 'no facts'}` : e.textContent);";
-/// Whether the page has fetched this path at least this often: a count, once it has.
-const FETCHED: &str = "const [path, least] = arguments; \
-    const count = performance.getEntriesByType('resource').filter(e => new URL(e.name).pathname === path).length; \
-    return count >= least ? count : null;";
+/// How often the page has read what it shows, from the broker or from the live connection.
+pub const LOOKS: &str = "return Number(document.getElementById('note').dataset.looks ?? 0);";
 
 /// Shortens the pauses between refreshes, so that a page with long pauses is looked at as often in less time.
 const HURRY: &str =
     "const usual = window.setTimeout; window.setTimeout = (work, ms, ...more) => usual(work, ms > 900 && ms < 5000 ? 200 : ms, ...more);";
 /// The addresses of the menu.
 const MENU: &str = "return [...document.querySelectorAll('#menu a')].map(e => e.getAttribute('href').slice(1));";
-/// Requests to the API since the page was loaded.
-const CALLS: &str = "return performance.getEntriesByType('resource').filter(e => new URL(e.name).pathname.startsWith('/api/')).length;";
 
 pub async fn outline(browser: &Browser) -> Value {
     browser.run(OUTLINE, json!([])).await
 }
 
 /// Waits until the page has refreshed itself as often as it must survive. One more than that: its answer shows that the one before it was drawn.
-pub async fn refreshes(browser: &Browser, path: &str) {
-    let start = browser.run(FETCHED, json!([path, 0])).await.as_u64().expect("a number");
-    browser.gives(&format!("{REFRESHES} refreshes of {path}"), FETCHED, json!([path, start + REFRESHES + 1])).await;
+pub async fn refreshes(browser: &Browser) {
+    let start = browser.run(LOOKS, json!([])).await.as_u64().expect("a number");
+    let later = format!("return (() => {{ {LOOKS} }})() > arguments[0];");
+    browser.gives(&format!("{REFRESHES} refreshes"), &later, json!([start + REFRESHES])).await;
 }
 
 #[test]
@@ -60,24 +58,24 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
         let node = api.get("/api/v1/nodes").await.1["items"][0]["nodeId"].as_str().expect("an id").to_owned();
         assert_eq!(api.post("/api/v1/sites/shop.test/hold", &json!({ "for": 600_000 })).await.0, 200);
 
-        let browser = Browser::start().await;
-        for (page, heading, fetched) in [
-            ("/".to_owned(), "Runs", "/api/v1/runs".to_owned()),
-            ("/jobs".to_owned(), "Jobs", "/api/v1/jobs".to_owned()),
-            (format!("/jobs/{job}"), "Versions", format!("/api/v1/jobs/{job}/next")),
-            ("/runs".to_owned(), "Runs", "/api/v1/runs".to_owned()),
-            (format!("/runs/{run}"), "Status explained", format!("/api/v1/runs/{run}/why")),
-            ("/workers".to_owned(), "Workers", "/api/v1/workers".to_owned()),
-            (format!("/workers/{worker}"), "Connections", format!("/api/v1/workers/{worker}")),
-            ("/nodes".to_owned(), "Nodes", "/api/v1/nodes".to_owned()),
-            (format!("/nodes/{node}"), "Connections", format!("/api/v1/nodes/{node}")),
-            ("/sites".to_owned(), "Sites", "/api/v1/sites".to_owned()),
-            ("/groups".to_owned(), "Groups", "/api/v1/groups".to_owned()),
-            ("/alerts".to_owned(), "Channels", "/api/v1/alerts".to_owned()),
-            ("/packages".to_owned(), "Packages", "/api/v1/packages".to_owned()),
-            ("/brokers".to_owned(), "Settings in force", "/api/v1/brokers".to_owned()),
-            ("/actors".to_owned(), "Actors", "/api/v1/actors/kinds".to_owned()),
-            ("/actors/scheduler/scheduler".to_owned(), "Restarts", "/api/v1/actors/scheduler/scheduler".to_owned()),
+        let (browser, axe) = (Browser::start().await, Axe::find());
+        for (page, heading) in [
+            ("/".to_owned(), "Runs"),
+            ("/jobs".to_owned(), "Jobs"),
+            (format!("/jobs/{job}"), "Versions"),
+            ("/runs".to_owned(), "Runs"),
+            (format!("/runs/{run}"), "Status explained"),
+            ("/workers".to_owned(), "Workers"),
+            (format!("/workers/{worker}"), "Connections"),
+            ("/nodes".to_owned(), "Nodes"),
+            (format!("/nodes/{node}"), "Connections"),
+            ("/sites".to_owned(), "Sites"),
+            ("/groups".to_owned(), "Groups"),
+            ("/alerts".to_owned(), "Channels"),
+            ("/packages".to_owned(), "Packages"),
+            ("/brokers".to_owned(), "Settings in force"),
+            ("/actors".to_owned(), "Actors"),
+            ("/actors/scheduler/scheduler".to_owned(), "Restarts"),
         ] {
             browser.open("about:blank").await;
             browser.open(&format!("{}/#{page}", broker.url)).await;
@@ -86,8 +84,28 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
             browser.gives(&format!("the heading {heading}"), opened, json!([heading])).await;
             let before = outline(&browser).await;
             assert!(before.as_array().is_some_and(|parts| parts.len() > 1), "{page} shows nothing: {before}");
-            refreshes(&browser, &fetched).await;
+            refreshes(&browser).await;
             assert_eq!(outline(&browser).await, before, "{page}");
+            if let Some(axe) = &axe {
+                axe.check(&browser, &page).await;
+            }
+        }
+        // What does not refresh itself, or is seen by other journeys.
+        if let Some(axe) = &axe {
+            for (page, text) in [
+                ("/jobs/new".to_owned(), "Create the job"),
+                (format!("/jobs/{job}/edit"), "It would run next"),
+                ("/tokens".to_owned(), "Tokens"),
+                ("/audit".to_owned(), "Audit"),
+                ("/actors?kind=worker".to_owned(), "Actors"),
+                ("/nothing".to_owned(), "Nothing is at this address"),
+            ] {
+                browser.open("about:blank").await;
+                browser.open(&format!("{}/#{page}", broker.url)).await;
+                let shown = "return document.querySelector('main').innerText.includes(arguments[0]);";
+                browser.gives(text, shown, json!([text])).await;
+                axe.check(&browser, &page).await;
+            }
         }
         assert_eq!(browser.complaints().await, Vec::<String>::new());
     });
@@ -110,9 +128,8 @@ fn every_page_of_the_menu_opens_without_an_error() {
             browser.open(&format!("{}/#{page}", broker.url)).await;
             browser.run(HURRY, json!([])).await;
             browser.gives(&format!("a heading on {page}"), "return document.querySelector('main h1')?.textContent;", json!([])).await;
-            let first = browser.run(CALLS, json!([])).await;
-            // The page has called the broker again, so its first answer is drawn.
-            let more = format!("return (() => {{ {CALLS} }})() > arguments[0];");
+            let first = browser.run(LOOKS, json!([])).await;
+            let more = format!("return (() => {{ {LOOKS} }})() > arguments[0];");
             browser.gives(&format!("a refresh of {page}"), &more, json!([first])).await;
             let state = "return [document.title, document.querySelector('#menu a[aria-current]')?.getAttribute('href'), \
                 document.querySelector('main .error:not([hidden])')?.textContent ?? ''];";

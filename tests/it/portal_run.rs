@@ -78,6 +78,8 @@ fn the_attempts_of_a_run_are_drawn_and_its_log_is_searched_and_saved() {
             return bars.length === 2 && bars[1].length === 2 && bars[1][1] === 'bar success' && bars;";
         let bars = browser.gives("two bars", bars, json!([])).await;
         assert_eq!(bars[1], json!(["bar failed", "bar success"]));
+        let name = "return document.querySelector(`main a[href='#/workers/${arguments[0]}']`)?.textContent;";
+        assert_eq!(browser.gives("the name of the worker", name, json!([worker])).await, EVIL);
         let point = "const bar = document.querySelector('.timeline .lane:last-of-type .bar.failed'); const box = bar.getBoundingClientRect(); \
             bar.dispatchEvent(new PointerEvent('pointermove', { bubbles: true, clientX: box.left, clientY: box.top })); \
             return document.querySelector('.timeline .told').textContent;";
@@ -164,6 +166,16 @@ fn a_block_run_shows_its_rate_its_failures_by_kind_and_results_that_it_does_not_
             (&lines[0]["request"]["url"], &lines[0]["blockId"]),
             (&first["items"][0]["results"][0]["request"]["url"], &first["items"][0]["blockId"])
         );
+        let archive = saved(&browser, "Save as WARC").await;
+        let records: Vec<&str> = archive.split("WARC/1.1\r\n").collect();
+        let of = |kind: &str| records.iter().filter(|record| record.starts_with(&format!("WARC-Type: {kind}\r\n"))).count();
+        assert_eq!((records[0], of("warcinfo"), of("response") + of("metadata")), ("", 1, 4), "{archive}");
+        for record in &records[1..] {
+            let (head, block) = record.split_once("\r\n\r\n").expect("a head");
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
+            assert_eq!(block.len() - 4, length.parse::<usize>().expect("a number"), "{record}");
+        }
+        assert!(archive.contains("WARC-Target-URI: http://b.test/slow\r\n") && archive.contains("error: "), "{archive}");
         // The node of the blocks is a lane.
         browser.gives("a lane of the node", "return document.querySelectorAll('.timeline .tick.failed').length === 2;", json!([])).await;
 
@@ -179,7 +191,7 @@ fn a_block_run_shows_its_rate_its_failures_by_kind_and_results_that_it_does_not_
         browser.gives("no button", again, json!([])).await;
 
         let before = outline(&browser).await;
-        refreshes(&browser, &format!("/api/v1/runs/{run}/why")).await;
+        refreshes(&browser).await;
         assert_eq!(outline(&browser).await, before);
         assert_eq!(drain(&api, &run).await, 4, "all results are still the worker's");
         assert_eq!(api.get(&path).await.1["items"], json!([]));

@@ -16,7 +16,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/tokens")
             .get(list, |op| {
-                op.named("listTokens")
+                op.named("listTokens").live()
                     .says("Lists the named tokens, without their texts. Tokens of the command line and of the token file are not listed.")
                     .needs(Need::Admin)
                     .answers::<TokensOutput>(200, "The tokens, by name.")

@@ -19,6 +19,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/alerts")
             .get(list, |op| {
                 op.named("listAlerts")
+                    .live()
                     .says("Lists the channels that alerts go to.")
                     .needs(Need::Read)
                     .answers::<Channels>(200, "The channels.")
@@ -35,6 +36,7 @@ pub fn routes() -> Vec<Resource> {
         // Before the channels: `events` is not an id.
         resource("/api/v1/alerts/events").get(events, |op| {
             op.named("listAlertEvents")
+                .live()
                 .says("Lists alert events, newest first, and the channels that they were sent to.")
                 .needs(Need::Read)
                 .query::<Query>()

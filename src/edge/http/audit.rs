@@ -18,6 +18,7 @@ use serde::Deserialize;
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/audit").get(list, |op| {
         op.named("listAudit")
+            .live()
             .says(
                 "Lists the calls that change something, newest first: who made them, from where, on which object, and their results. Calls \
                 that nodes and workers make for their work are not listed.",

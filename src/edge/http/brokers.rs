@@ -14,15 +14,15 @@ use serde::Serialize;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/brokers").get(list, |op| {
-            op.named("listBrokers").says("Lists the brokers of the database: the leader and the standbys.").needs(Need::Read).answers::<Vec<
-                BrokerOutput,
-            >>(
-                200,
-                "The brokers, in the order of their starts.",
-            )
+            op.named("listBrokers")
+                .live()
+                .says("Lists the brokers of the database: the leader and the standbys.")
+                .needs(Need::Read)
+                .answers::<Vec<BrokerOutput>>(200, "The brokers, in the order of their starts.")
         }),
         resource("/api/v1/settings").get(settings, |op| {
             op.named("listSettings")
+                .live()
                 .says("Lists the settings that are in force at this broker, without secrets and paths.")
                 .needs(Need::Read)
                 .answers::<Settings>(200, "The settings.")

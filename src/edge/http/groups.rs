@@ -21,6 +21,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/groups")
             .get(list, |op| {
                 op.named("listGroups")
+                    .live()
                     .limits_itself()
                     .says("Lists groups by their names.")
                     .needs(Need::Read)

@@ -31,6 +31,7 @@ fn stored() -> Vec<Resource> {
         resource("/api/v1/jobs")
             .get(list, |op| {
                 op.named("listJobs")
+                    .live()
                     .limits_itself()
                     .says("Lists jobs, by default oldest first.")
                     .needs(Need::Read)
@@ -51,7 +52,7 @@ fn stored() -> Vec<Resource> {
                     .may_fail(&[409, 422])
             }),
         resource("/api/v1/jobs/{id}")
-            .get(read, |op| op.named("readJob").says("A job.").needs(Need::Read).answers::<JobOutput>(200, "The job."))
+            .get(read, |op| op.named("readJob").live().says("A job.").needs(Need::Read).answers::<JobOutput>(200, "The job."))
             .put(update, |op| {
                 op.named("updateJob")
                     .says("Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was read.")

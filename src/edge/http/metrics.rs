@@ -34,6 +34,7 @@ pub async fn metrics(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     let mut page = Exposition::default();
     edge.guard.write(&mut page);
     edge.traffic.write(&mut page);
+    edge.live.write(&mut page);
     intake::write(&mut page);
     let page = edge.service.metrics().await? + &page.done();
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(page))

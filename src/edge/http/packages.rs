@@ -30,12 +30,11 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/packages")
             .get(list, |op| {
-                op.named("listPackages").says("Lists the packages that the broker stores, newest first.").needs(Need::Read).answers::<Page<
-                    PackageOutput,
-                >>(
-                    200,
-                    "The packages.",
-                )
+                op.named("listPackages")
+                    .live()
+                    .says("Lists the packages that the broker stores, newest first.")
+                    .needs(Need::Read)
+                    .answers::<Page<PackageOutput>>(200, "The packages.")
             })
             .post(push, |op| {
                 op.named("pushPackage")

@@ -30,6 +30,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/next").get(next, |op| {
             op.named("listNextFires")
+                .live()
                 .says("Lists the next fires of a job, as its schedule stands now.")
                 .needs(Need::Read)
                 .query::<NextQuery>()

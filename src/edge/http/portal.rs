@@ -34,7 +34,7 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 54] = files![
+static FILES: [File; 56] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "alerts.js" SCRIPT,
@@ -59,6 +59,7 @@ static FILES: [File; 54] = files![
     "jobs.js" SCRIPT,
     "jobspec.js" SCRIPT,
     "keys.js" SCRIPT,
+    "live.js" SCRIPT,
     "log.js" SCRIPT,
     "main.js" SCRIPT,
     "node.js" SCRIPT,
@@ -86,6 +87,7 @@ static FILES: [File; 54] = files![
     "tokens.js" SCRIPT,
     "transfer.js" SCRIPT,
     "versions.js" SCRIPT,
+    "warc.js" SCRIPT,
     "worker.js" SCRIPT,
     "workers.js" SCRIPT,
     "zone.js" SCRIPT,

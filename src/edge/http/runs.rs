@@ -24,7 +24,7 @@ use serde::Deserialize;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs").get(list, |op| {
-            op.named("listRuns").limits_itself()
+            op.named("listRuns").live().limits_itself()
                 .says("Lists runs, by default newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
@@ -32,7 +32,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}")
-            .get(read, |op| op.named("readRun").says("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
+            .get(read, |op| op.named("readRun").live().says("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
         resource("/api/v1/runs/{id}/stop").post(stop, |op| {
             op.named("stopRun")
                 .says(
@@ -59,7 +59,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/runs/{id}/why").get(why, |op| {
-            op.named("explainRun")
+            op.named("explainRun").live()
                 .only_leader()
                 .says("Explains the state of a run: what it waits for, which worker or node has it, or how it ended.")
                 .needs(Need::Read)
@@ -74,7 +74,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/instances").get(instances, |op| {
-            op.named("listInstances")
+            op.named("listInstances").live()
                 .says("Lists the instances of a run, each with its current or last worker or node. A task that went to one worker has one; block runs and callbacks have none.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
@@ -82,7 +82,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/attempts").get(attempts, |op| {
-            op.named("listAttempts")
+            op.named("listAttempts").live()
                 .says("Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last 100. The current or last attempt of a program, and of a task on several workers, is in the list of instances only. A run with one attempt has none here: its times are its attempt's.")
                 .needs(Need::Read)
                 .query::<AttemptQuery>()
@@ -90,7 +90,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/status").get(status, |op| {
-            op.named("readRunStatus")
+            op.named("readRunStatus").live()
                 .says("The statistics of each node for a run. The first row is the total and has no node.")
                 .needs(Need::Read)
                 .answers::<Vec<JobStatusOutput>>(200, "The total, then a row for each node.")

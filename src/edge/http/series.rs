@@ -29,7 +29,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/warnings").get(warnings, |op| {
-            op.named("listWarnings")
+            op.named("listWarnings").live()
                 .says("Lists what an operator should look at, at most twenty of each kind.")
                 .needs(Need::Read)
                 .answers::<Warnings>(200, "The warnings, the most urgent kind first.")

@@ -21,7 +21,7 @@ const NAME: &str = "The site: a host, an address, or an origin with its slashes 
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/sites").get(list, |op| {
-            op.named("listSites")
+            op.named("listSites").live()
                 .only_leader()
                 .says("Lists sites by name: those that runs requested lately, that are on hold, or that fail.")
                 .needs(Need::Read)
@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/runs/{id}/sites").get(of_run, |op| {
-            op.named("listRunSites")
+            op.named("listRunSites").live()
                 .only_leader()
                 .says(
                     "Lists the sites of a block run, in the order of their first requests. A run that has ended, or of another kind, has none.",

@@ -2,26 +2,32 @@
 //! the actor behind it interprets the frames.
 
 mod frames;
+mod live;
 mod node;
 mod session;
 mod worker;
 
 use super::Edge;
 use super::access::refused;
-use super::auth::{Caller, Need, allow_peer};
+use super::auth::{self, Caller, Need, allow_peer};
 use super::error::Failure;
 use super::http::node::{address_of, check_facts, node_id};
 use super::http::portal;
+use super::live::{Inside, Viewer};
 use super::owners::own;
 use super::route::{Resource, resource};
 use crate::config::tokens::Signed;
 use crate::domain::ids::{PeerId, WorkerId};
 use crate::domain::node::{Instance, NodeFacts};
 use crate::domain::time::Timestamp;
+use crate::protocol::live::TOKEN;
 use crate::protocol::problem::Problem;
-use actix_web::http::header::UPGRADE;
+use actix_web::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use actix_web::{HttpRequest, HttpResponse, web};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Blocks that a node processes at once by default.
 const MAX_PROCESS_COUNT: u32 = 5;
@@ -57,6 +63,19 @@ pub fn routes() -> Vec<Resource> {
                 .answers_nothing(101, "The socket is open.")
                 .may_fail(&[400])
         }),
+        resource("/live").get(live_socket, |op| {
+            op.named("openLiveSocket")
+                .says(
+                    "The WebSocket of a window that watches answers of the API. It asks for `Upgrade: websocket`. The broker sends the \
+                    answers to the paths that the window watches, and then their differences. A token may also stand in a subprotocol, \
+                    because a browser cannot set headers (docs/protocol.md).",
+                )
+                .needs(Need::Read)
+                .admits(admit_window, refused)
+                .limits_itself()
+                .answers_nothing(101, "The socket is open.")
+                .may_fail(&[400])
+        }),
     ]
 }
 
@@ -81,6 +100,34 @@ fn admit_node(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Fail
 fn admit_worker(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
     let query = if wants_socket(request) { parameters(request)? } else { HashMap::new() };
     allow_peer(edge, request, Need::Worker, query.get("token").map(String::as_str), None).map(Some)
+}
+
+/// The token in the subprotocols that a browser offers.
+fn offered_token(request: &HttpRequest) -> Option<String> {
+    let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).filter_map(|value| value.to_str().ok());
+    let coded = offers.flat_map(|offers| offers.split(',')).find_map(|offer| offer.trim().strip_prefix(TOKEN))?;
+    String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(coded).ok()?).ok()
+}
+
+fn admit_window(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
+    allow_peer(edge, request, Need::Read, offered_token(request).as_deref(), None).map(Some)
+}
+
+/// `GET /live`
+pub async fn live_socket(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    stream: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    if !wants_socket(&request) {
+        return Err(Problem::malformed("this address is a WebSocket: send `Upgrade: websocket`").into());
+    }
+    let inside = request.app_data::<Rc<Inside>>().ok_or_else(Problem::internal)?;
+    let token = auth::token(&request).map(str::to_owned).or_else(|| offered_token(&request));
+    let token = token.and_then(|token| HeaderValue::from_str(&token).ok());
+    let viewer = Viewer { inside: Rc::clone(inside), token, key: caller.share(), peer: request.peer_addr() };
+    live::open(&edge, viewer, &caller, &request, stream)
 }
 
 /// `GET /`: the address of a node's socket in the seeds, and the portal for everybody else.

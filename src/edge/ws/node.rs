@@ -3,7 +3,7 @@
 use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
-use crate::domain::ids::{NodeId, PeerId};
+use crate::domain::ids::NodeId;
 use crate::domain::node::{Instance, NodeFacts};
 use crate::edge::Edge;
 use crate::edge::auth::Caller;
@@ -38,7 +38,7 @@ pub(super) fn open(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let id = facts.node_id;
-    let (ends, by) = (Ends::of(edge, &caller, PeerId::Node(id), request, stream), caller.name);
+    let (ends, by) = (Ends::of(edge, &caller, format!("node_id={id}"), request, stream), caller.name);
     let session =
         NodeSession { service: edge.service.clone(), id, facts: Some((facts, binary, by)), instance, number: 0, ends, stats: None };
     session::open(session, request)

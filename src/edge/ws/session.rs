@@ -3,7 +3,6 @@
 use super::frames::Frames;
 use crate::actors::budget::Share;
 use crate::actors::session_sender::{Backlog, Frame, Line, SessionSender};
-use crate::domain::ids::PeerId;
 use crate::edge::Edge;
 use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
@@ -30,12 +29,12 @@ pub struct Ends {
     sender: Option<SessionSender>,
     backlog: Arc<Backlog>,
     /// Completes when the token of the peer is withdrawn.
-    withdrawn: Option<(PeerId, LocalBoxFuture<'static, Problem>)>,
+    withdrawn: Option<(String, LocalBoxFuture<'static, Problem>)>,
 }
 
 impl Ends {
-    /// From an upgrade request; callers with the same token share one memory budget.
-    pub fn of(edge: &Edge, caller: &Caller, peer: PeerId, request: &HttpRequest, payload: web::Payload) -> Self {
+    /// From an upgrade request; callers with the same token share one memory budget. `peer` names the peer in the log.
+    pub fn of(edge: &Edge, caller: &Caller, peer: String, request: &HttpRequest, payload: web::Payload) -> Self {
         let share: Share = edge.budget.share(caller.share());
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
         let incoming = Some(Frames::new(payload, &share));
@@ -51,8 +50,7 @@ impl Ends {
         let (number, session) = (NUMBER.fetch_add(1, Relaxed), ctx.address().recipient());
         if let Some((peer, withdrawn)) = self.withdrawn.take() {
             ctx.spawn(wrap_future(withdrawn).map(move |problem, _: &mut A, ctx: &mut WebsocketContext<A>| {
-                let kind = peer.kind();
-                log::warn!("session closed because its token was withdrawn {kind}_id={peer} session={number} reason={}", problem.detail);
+                log::warn!("session closed because its token was withdrawn {peer} session={number} reason={}", problem.detail);
                 refuse(CloseCode::Policy, &format!("token withdrawn: {}", problem.detail), ctx);
             }));
         }
@@ -111,7 +109,8 @@ impl<S: Stream<Item = Result<Bytes, actix_web::Error>>> Stream for Outgoing<S> {
 
 /// Performs the WebSocket upgrade.
 pub fn open<A: Peer>(mut session: A, request: &HttpRequest) -> Result<HttpResponse, Failure> {
-    let mut answer = ws::handshake(request).map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))?;
+    let mut answer =
+        ws::handshake_with_protocols(request, A::PROTOCOLS).map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))?;
     let backlog = Arc::clone(&session.ends().backlog);
     // Frames are read by [`Ends::begin`]: the context's own reader has no limit.
     let frames = Box::pin(WebsocketContext::create(session, stream::pending()));
@@ -129,6 +128,9 @@ where
 
 /// A session, as far as its frames are concerned.
 pub trait Peer: Actor<Context = WebsocketContext<Self>> + StreamHandler<Result<Message, ProtocolError>> {
+    /// Subprotocols, one of which a client may ask for.
+    const PROTOCOLS: &'static [&'static str] = &[];
+
     /// Handles a whole message.
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>);
     /// Its socket.

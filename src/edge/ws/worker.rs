@@ -4,7 +4,7 @@ use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
 use crate::actors::worker::{JudgedReports, judge_reports, read_reports};
-use crate::domain::ids::{PeerId, WorkerId};
+use crate::domain::ids::WorkerId;
 use crate::edge::Edge;
 use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
@@ -37,7 +37,7 @@ pub(super) fn open(
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let ends = Ends::of(edge, &caller, PeerId::Worker(id), request, stream);
+    let ends = Ends::of(edge, &caller, format!("worker_id={id}"), request, stream);
     let session = WorkerSession { service: edge.service.clone(), id, by: caller.name, number: 0, ends, has_left: false, stats: None };
     session::open(session, request)
 }

@@ -22,6 +22,10 @@ const FIND_BUTTON: &str = "const root = document.querySelector('dialog[open]') ?
     const all = [...root.querySelectorAll('button, a, summary')].filter(e => e.checkVisibility() && !e.disabled); \
     return all.find(e => e.textContent.trim() === arguments[0]) ?? null;";
 
+/// Notes whether the next click meets something that can be clicked. A page that the click opens knows nothing of it.
+const LISTEN: &str = "window.clicked = false; document.addEventListener('click', event => { \
+    window.clicked = event.target.closest('button, a, summary, input, select, textarea, label, svg') !== null; }, { capture: true, once: true });";
+
 /// A browser with one page; it ends with its test.
 pub struct Browser {
     client: reqwest::Client,
@@ -145,7 +149,13 @@ impl Browser {
             let script = format!("const it = (() => {{ {find} }})(); it?.scrollIntoView({{ block: 'center' }}); return it;");
             let found = self.run(&script, json!([what])).await;
             let element = found[ELEMENT].as_str()?;
-            self.ask(Method::POST, &format!("/element/{element}/{action}"), body).await.ok()
+            if action == "click" {
+                self.run(LISTEN, json!([])).await;
+            }
+            let done = self.ask(Method::POST, &format!("/element/{element}/{action}"), body).await.ok()?;
+            // A page that was drawn anew at that moment may have moved the element away: nothing was clicked, so it is clicked again.
+            let is_missed = action == "click" && self.run("return window.clicked ?? null;", json!([])).await == json!(false);
+            (!is_missed).then_some(done)
         })
         .await;
     }

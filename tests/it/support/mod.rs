@@ -4,6 +4,7 @@
 
 pub mod access_log;
 pub mod api;
+pub mod axe;
 pub mod browser;
 pub mod certificates;
 pub mod crawl;

@@ -30,9 +30,18 @@ impl Drop for Socket {
 impl Socket {
     /// Connects to `http://…` as `ws://…`, with this path and query. `alive` is said now and then, if it is given.
     pub async fn open(broker: &str, path: &str, alive: Option<Value>) -> Self {
+        Self::open_with(broker, path, alive, &[]).await
+    }
+
+    /// The same with these subprotocols.
+    pub async fn open_with(broker: &str, path: &str, alive: Option<Value>, protocols: &[&str]) -> Self {
         let url = format!("{}{path}", broker.replace("http://", "ws://"));
         let client = awc::Client::builder().timeout(PATIENCE).finish();
-        let (_, mut framed) = client.ws(&url).max_frame_size(32 << 20).connect().await.unwrap_or_else(|e| panic!("{url}: {e}"));
+        let mut request = client.ws(&url).max_frame_size(32 << 20);
+        if !protocols.is_empty() {
+            request = request.protocols(protocols.iter().copied());
+        }
+        let (_, mut framed) = request.connect().await.unwrap_or_else(|e| panic!("{url}: {e}"));
         let (out, mut outbox) = mpsc::unbounded_channel();
         let (got, inbox) = mpsc::unbounded_channel();
         let task = actix_rt::spawn(async move {
