@@ -17,6 +17,8 @@ const MOST_ROBOTS: usize = 100_000;
 const MOST_FETCHES: usize = 1_000;
 /// Number of files that are evicted at once, because the search for them takes time.
 const ROBOTS_EVICTED: usize = 1_000;
+/// Number of domains with a delay, after which those whose time is over are removed.
+const MOST_DELAYS: usize = 10_000;
 /// Maximum number of sites whose last error is kept.
 const MOST_TROUBLES: usize = 10_000;
 /// Minimum time for which a node may continue without a message from its broker, in milliseconds.
@@ -84,6 +86,8 @@ pub struct Sites {
     /// The runs that fetch a robots.txt now, each until a time.
     fetches: Mutex<HashMap<RobotsKey, (Identity, Timestamp)>>,
     troubles: Mutex<HashMap<Arc<str>, Trouble>>,
+    /// The longest delay that a robots.txt asks for at each domain, and how long it is known.
+    delays: Mutex<HashMap<Arc<str>, (u32, Timestamp)>>,
     /// The operator's limits.
     pub rules: Vec<SiteRule>,
     requests: [AtomicU64; OUTCOMES.len()],
@@ -102,6 +106,7 @@ impl Sites {
             robots: Mutex::default(),
             fetches: Mutex::default(),
             troubles: Mutex::default(),
+            delays: Mutex::default(),
             requests: Default::default(),
             rules,
             right_ms,
@@ -162,6 +167,26 @@ impl Sites {
         }
     }
 
+    /// The robots.txt of one of a domain's hosts asks for a delay. The longest of its hosts counts for all of them. Both times are of the wall
+    /// clock.
+    pub fn note_delay(&self, domain: Arc<str>, delay_ms: u32, until: Timestamp, now: Timestamp) {
+        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        if delays.len() >= MOST_DELAYS {
+            delays.retain(|_, (_, until)| *until > now);
+        }
+        let known = delays.entry(domain).or_insert((0, now));
+        if delay_ms >= known.0 || known.1 <= now {
+            *known = (delay_ms, until);
+        }
+    }
+
+    /// The longest delay that the hosts of a domain ask for; 0: none.
+    #[must_use]
+    pub fn delay_of(&self, domain: &str, now: Timestamp) -> u32 {
+        let delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        delays.get(domain).filter(|(_, until)| *until > now).map_or(0, |(delay_ms, _)| *delay_ms)
+    }
+
     /// Keeps the last error at a site. If too many sites have one, the oldest are dropped.
     pub fn note_trouble(&self, site: Arc<str>, trouble: Trouble) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,6 +245,18 @@ mod tests {
         assert_eq!((sites.trouble("host0"), sites.trouble(&format!("host{MOST_TROUBLES}"))), (None, Some(trouble(MOST_TROUBLES))));
         sites.forget_trouble(&format!("host{MOST_TROUBLES}"));
         assert_eq!(sites.trouble(&format!("host{MOST_TROUBLES}")), None);
+    }
+
+    #[test]
+    fn the_longest_delay_of_a_domain_counts_until_it_expires() {
+        let sites = Sites::new(Vec::new(), &Times::default());
+        let note = |delay_ms, until, now| sites.note_delay("shop.example".into(), delay_ms, Timestamp(until), Timestamp(now));
+        note(2_000, 100, 0);
+        note(500, 900, 0);
+        let at = |now| sites.delay_of("shop.example", Timestamp(now));
+        assert_eq!((at(99), at(100), sites.delay_of("other.example", Timestamp(0))), (2_000, 0, 0));
+        note(500, 900, 100);
+        assert_eq!(at(899), 500);
     }
 
     #[test]

@@ -276,6 +276,9 @@ pub struct RunOutput {
     /// For a block run: since when it is paused and dispatches no blocks. Absent: it is not paused, or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
+    /// For a block run: how it treats sites. Absent in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crawling: Option<super::crawling::CrawlingOutput>,
     /// When it was created.
     pub creation_time: Timestamp,
     /// When its first attempt began.

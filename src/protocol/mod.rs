@@ -14,6 +14,7 @@ mod borrowed;
 #[cfg(feature = "broker")]
 pub mod brokers;
 pub mod compare;
+pub mod crawling;
 pub mod delivery;
 #[cfg(feature = "broker")]
 pub mod easy_job;

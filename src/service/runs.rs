@@ -2,7 +2,7 @@
 
 use super::Service;
 use crate::actors::reply::problem_of;
-use crate::actors::run::stored_output;
+use crate::actors::run::{crawling, stored_output};
 use crate::domain::ids::{BlockId, IdPart, Identity, JobId, NodeId, Seq, TraceId};
 use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
@@ -69,6 +69,7 @@ impl Service {
         let mut output = shown(&run);
         if run.kind == JobKind::Block {
             self.count_blocks(&run, &mut output).await?;
+            output.crawling = Some(crawling(&run));
         }
         Ok(output)
     }

@@ -62,8 +62,23 @@ function counters(run, worker) {
     ["Attempt", run.attempt || ""], ["Next attempt", time(run.notBefore)], ["Priority", run.priority],
     ["Scheduled for", time(run.plannedAt)], ["Created", time(run.creationTime)], ["Started", time(run.startTime)], ["Ended", time(run.finishTime)], ["Paused", time(run.pausedAt)],
     ["Took", took(run)], ["Worker", run.workerId && [link(`/workers/${run.workerId}`, worker ?? short(run.workerId)), worker && [" ", short(run.workerId)]]], ["Repeats", runLink(run.retryOf)],
-    ["Follows", runLink(run.after)], ["Trace", run.traceId && h("code", {}, run.traceId)], ...counted,
+    ["Follows", runLink(run.after)], ["Trace", run.traceId && h("code", {}, run.traceId)], ...counted, ...crawling(run),
   ]);
+}
+
+const ROBOTS = { obey: "obeyed", ignore: "ignored", public: "obeyed at public hosts" };
+
+// How a block run treats sites, as it was when the run was created.
+function crawling(run) {
+  const of = run.crawling;
+  if (!of) return [];
+  return [
+    ["robots.txt", ROBOTS[of.robots] ?? of.robots],
+    ["Delay", of.delay === undefined ? "default" : `${num(of.delay)} ms`], ["At once per site", of.perSite ?? "default"], ["A site is a", of.siteBy],
+    ["Redirects", `${of.redirects === "follow" ? "followed by the node" : "requests"}, at most ${of.maxRedirects}`],
+    ["User agent", of.userAgent ?? ""], ["Headers go to", of.hosts?.join(", ") ?? ""], ["Depth limit", of.depthLimit ?? ""],
+    ["Most requests", of.maxRequests && num(of.maxRequests)], ["Most per site", of.maxPerSite && num(of.maxPerSite)], ["Most bytes", of.maxBytes && num(of.maxBytes)],
+  ];
 }
 
 function instanceTable(items) {

@@ -298,3 +298,30 @@ fn a_block_that_is_sent_again_after_a_restart_has_the_delay_of_robots_txt() {
         );
     });
 }
+
+/// One host of a domain asks for a delay. It counts for the whole domain, also in a run that uses only another host of it.
+#[test]
+fn the_slowest_host_sets_the_pace_of_its_domain() {
+    journey(async {
+        let broker = Broker::start(&["--site", "slow.shop.test connections=1"], "");
+        let (api, node) = (Api::new(&broker.url), id());
+        let settings = json!({ "Robots": "obey", "Delay": "100", "PerSite": "4", "SiteBy": "domain" });
+        for (class, host, text) in
+            [("it.SlowHost", "slow", "User-agent: *\nCrawl-delay: 2\n"), ("it.QuickHost", "quick", "User-agent: *\nCrawl-delay: 1\n")]
+        {
+            let (run, _) = api.run(class, &settings).await;
+            let page = format!("http://{host}.shop.test/1");
+            assert_eq!(api.post(&format!("/requestqueue/{run}"), &json!([{ "url": page }])).await.0, 200);
+            let probe = next_block(&api, &node).await;
+            assert_eq!(urls(&probe), [format!("http://{host}.shop.test/robots.txt")]);
+            let found = json!({ "results": [{ "requestId": probe["requests"][0]["requestId"], "status": 200, "text": text }] });
+            assert_eq!(report(&api, &node, &probe, found).await.0, 200);
+            let block = next_block(&api, &node).await;
+            let pace = &block["pace"];
+            assert_eq!((urls(&block), &pace["site"], &pace["delay"]), (vec![page.as_str()], &json!("shop.test"), &json!(2_000)), "{block}");
+            let connections = if host == "slow" { 1 } else { 4 };
+            assert_eq!(pace["connections"], connections, "the rule is about the other host: {block}");
+            assert_eq!(api.report(&node, &block, 200).await.0, 200);
+        }
+    });
+}

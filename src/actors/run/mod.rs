@@ -45,10 +45,12 @@ use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell, Totals};
 use crate::domain::frontier::Frontier;
 use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
 use crate::domain::job::JobKind;
+use crate::domain::redirect::Redirects;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::{BlockCounts, RunOutput};
+use crate::protocol::crawling::CrawlingOutput;
 use crate::store::{LoadFrontier, SetRunState, StoreError};
 use actix::{AsyncContext, Context, Handler, SpawnHandle};
 use cache::Cache;
@@ -263,6 +265,32 @@ impl RunActor {
     }
 }
 
+/// How a block run treats sites.
+#[must_use]
+pub fn crawling(run: &Run) -> CrawlingOutput {
+    let (queue, download) = (&run.queue, &run.download);
+    let robots = match queue.sites.robots {
+        Some(true) => "obey",
+        Some(false) => "ignore",
+        None => "public",
+    };
+    let redirects = if queue.redirects == Redirects::Request { "request" } else { "follow" };
+    CrawlingOutput {
+        robots: robots.to_owned(),
+        delay: queue.sites.limits.delay_ms,
+        per_site: queue.sites.limits.connections,
+        site_by: queue.sites.by.name().to_owned(),
+        redirects: redirects.to_owned(),
+        max_redirects: download.max_redirects,
+        user_agent: download.site.user_agent.clone(),
+        hosts: download.site.hosts.clone(),
+        depth_limit: queue.depth_limit,
+        max_requests: queue.max_requests,
+        max_per_site: queue.max_per_site,
+        max_bytes: queue.max_bytes,
+    }
+}
+
 /// A run in the format of the API, as far as its row contains it.
 #[must_use]
 pub fn stored_output(run: &Run) -> RunOutput {
@@ -299,6 +327,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
         create_by: run.create_by().map(str::to_owned),
         update_by: run.update_by.clone(),
         update_time: run.last_change(),
+        crawling: None,
         paused_at: run.paused_at(),
         creation_time: run.creation_time,
         finish_time: run.finish_time,
@@ -403,6 +432,7 @@ impl Kind for Blocks {
             seen: seen as u64,
             bytes: run.kind.frontier.bytes(),
             seen_bytes: Some(seen_bytes as u64),
+            crawling: Some(crawling(&run.run)),
             ..stored_output(&run.run)
         }
     }

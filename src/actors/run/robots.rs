@@ -12,7 +12,7 @@ use crate::domain::ids::{NodeId, Seq};
 use crate::domain::origin::Origin;
 use crate::domain::redirect::{is_redirect, target};
 use crate::domain::robots::{Fetched, MOST_REDIRECTS, Robots, cache_ms, judge, product_token, robots_url};
-use crate::domain::sites::{Granted, Pace, site_key};
+use crate::domain::sites::{Granted, Pace, SiteBy, site_key};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
 use crate::protocol::pack::{Index, Opened};
@@ -318,6 +318,9 @@ impl RunActor {
 
     fn robots_known(&mut self, site: SiteNo, key: RobotsKey, known: KnownRobots, ctx: &mut Context<Self>) {
         let is_free = self.pace(site) == Pace::FREE && !known.robots.is_unreachable();
+        if let Some(delay_ms) = known.robots.crawl_delay_ms().filter(|_| self.run.queue.sites.by == SiteBy::Domain) {
+            self.context.sites.note_delay(self.kind.frontier.site_name(site), delay_ms, known.until, Timestamp::now());
+        }
         self.context.sites.keep_robots(key, known);
         if is_free {
             // The site has no pace, so any node may take its blocks.

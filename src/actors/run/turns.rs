@@ -14,7 +14,7 @@ use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
 use crate::domain::request::unpack;
 use crate::domain::robots::Verdict;
-use crate::domain::sites::{Ended, Granted, Outcome, Pace, url_at};
+use crate::domain::sites::{Ended, Granted, Outcome, Pace, SiteBy, url_at};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchError, FetchErrorKind};
 use crate::protocol::pack::{self, Index};
@@ -147,7 +147,10 @@ impl RunActor {
         let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.context.sites.rules));
         let mut site = named.map(|named| {
             let no = self.kind.frontier.site_number(&named.name);
-            self.kind.turns.paces.entry(no).or_insert(named.pace);
+            // The hosts of a domain may have different rules: the slowest counts.
+            let pace = self.kind.turns.paces.entry(no).or_insert(named.pace);
+            pace.delay_ms = pace.delay_ms.max(named.pace.delay_ms);
+            pace.connections = pace.connections.min(named.pace.connections);
             no
         });
         if site.is_none() && self.kind.frontier.settings().max_per_site.is_some() {
@@ -188,6 +191,15 @@ impl RunActor {
         true
     }
 
+    /// Applies the longest delay that robots.txt files of the hosts of a domain ask for, also those that only other runs know.
+    fn slow_down_with_domain(&mut self, site: SiteNo) {
+        let policy = &self.run.queue.sites;
+        if policy.by == SiteBy::Domain && policy.robots != Some(false) {
+            let delay_ms = self.context.sites.delay_of(&self.kind.frontier.site_name(site), Timestamp::now());
+            self.slow_down(site, delay_ms);
+        }
+    }
+
     /// The number of sites with a free turn. Sets a timer for the next one.
     pub(super) fn ready_sites(&mut self, ctx: &mut Context<Self>) -> usize {
         let now = Timestamp::steady();
@@ -215,6 +227,7 @@ impl RunActor {
         let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
         for _ in 0..MOST_ASKED {
             let site = self.kind.frontier.next_site(node, now)?;
+            self.slow_down_with_domain(site);
             let (name, pace, identity) = (self.kind.frontier.site_name(site), self.pace(site), self.identity());
             let taken = self.context.sites.board().take(&name, pace, identity, until, now);
             match taken {

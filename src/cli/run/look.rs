@@ -186,12 +186,40 @@ pub fn describe(run: &Value) -> String {
                 )
             }),
         ),
+        ("sites", run.get("crawling").map(treatment)),
+        ("bounds", run.get("crawling").map(bounds).filter(|text| !text.is_empty())),
         ("worker", some(run, "workerId")),
         ("repeats", some(run, "retryOf")),
         ("after run", some(run, "after")),
         ("trace", some(run, "traceId")),
         ("result", run.get("result").map(|result| plain(&result.to_string()))),
     ])
+}
+
+/// How a run treats sites.
+fn treatment(crawling: &Value) -> String {
+    let robots = match crawling["robots"].as_str() {
+        Some("ignore") => "robots.txt is ignored",
+        Some("obey") => "robots.txt is obeyed",
+        _ => "robots.txt is obeyed at public hosts",
+    };
+    let delay = some(crawling, "delay").map_or("default delay".to_owned(), |ms| format!("delay {ms} ms"));
+    let at_once = some(crawling, "perSite").map(|n| format!(", {n} at once")).unwrap_or_default();
+    let redirects = match crawling["redirects"].as_str() {
+        Some("follow") => format!("redirects are followed by the node, at most {}", cell(crawling, "maxRedirects")),
+        _ => format!("redirects are requests, at most {}", cell(crawling, "maxRedirects")),
+    };
+    let hosts: Vec<&str> = crawling["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let hosts = if hosts.is_empty() { String::new() } else { format!("; headers and cookies to {}", hosts.join(", ")) };
+    let agent = some(crawling, "userAgent").map(|agent| format!("; user agent {agent}")).unwrap_or_default();
+    format!("{robots}; {delay}{at_once} by {}; {redirects}{hosts}{agent}", cell(crawling, "siteBy"))
+}
+
+/// Where a run ends.
+fn bounds(crawling: &Value) -> String {
+    let named = [("depth", "depthLimit"), ("requests", "maxRequests"), ("requests per site", "maxPerSite"), ("bytes", "maxBytes")];
+    let set: Vec<String> = named.iter().filter_map(|(name, key)| Some(format!("{name} {}", some(crawling, key)?))).collect();
+    set.join(", ")
 }
 
 /// Stops a run.
@@ -251,4 +279,21 @@ pub async fn status(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.get(&["runs", &id, "status"], &[]).await?;
     shell.show(&answer, |rows| table(rows, "no node has worked for the run", &STATUSES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_shows_how_it_treats_sites() {
+        let mut run = json!({ "crawling": { "robots": "ignore", "siteBy": "host", "redirects": "request", "maxRedirects": 10 } });
+        assert_eq!(treatment(&run["crawling"]), "robots.txt is ignored; default delay by host; redirects are requests, at most 10");
+        assert_eq!(bounds(&run["crawling"]), "");
+        run["crawling"] = json!({ "robots": "public", "delay": 500, "perSite": 2, "siteBy": "domain", "redirects": "follow", "maxRedirects": 3,
+            "hosts": ["a.example"], "userAgent": "me/1", "depthLimit": 4, "maxBytes": 10 });
+        let text = "robots.txt is obeyed at public hosts; delay 500 ms, 2 at once by domain; redirects are followed by the node, at most 3; \
+                    headers and cookies to a.example; user agent me/1";
+        assert_eq!((treatment(&run["crawling"]).as_str(), bounds(&run["crawling"]).as_str()), (text, "depth 4, bytes 10"));
+    }
 }
