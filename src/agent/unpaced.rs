@@ -5,11 +5,10 @@ use super::asked::{earlier_tries, request_id};
 use super::block::{Cut, Ports, ended, guarded, last_part};
 use super::crowd::{HostKey, Visit, host_of, origin_of};
 use super::download::{Downloader, Outcome, Rules};
-use super::failure::fetch_error;
 use super::paced::{AtWork, at};
 use super::parts::Reports;
 use super::slots::{Millis, PATIENCE, Slots};
-use crate::protocol::node::{FetchErrorKind, GivenBack};
+use crate::protocol::node::GivenBack;
 use futures_util::FutureExt;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
@@ -108,9 +107,8 @@ pub async fn unpaced(
                     if let Some(request_id) = request_id(requests[place].get()) {
                         reports.pause(request_id, pause.retry_after);
                         if pause.may_repeat && outcome.tries <= downloader.retries(rules) {
-                            let words = format!("the site responded with status {}", outcome.answer.status);
-                            let error = Some(fetch_error(FetchErrorKind::Other, words));
-                            back.push(GivenBack { request_id, tries: outcome.tries, error });
+                            // No error: the site has answered.
+                            back.push(GivenBack { request_id, tries: outcome.tries, error: None });
                             continue;
                         }
                     }

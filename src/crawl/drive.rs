@@ -172,8 +172,9 @@ impl<'a> Watch<'a> {
             }
             if looked.elapsed() >= LOOK_AT_SITES_EVERY {
                 looked = Instant::now();
-                if let Some(why) = self.look_at_sites(identity, began).await {
-                    client.json::<Value>(Method::POST, &format!("/api/v1/runs/{identity}/stop"), Some(&json!({}))).await?;
+                if let Some(why) = self.look_at_sites(&run, began).await {
+                    // The run may have ended in this moment; the reason is the same.
+                    let _ = client.json::<Value>(Method::POST, &format!("/api/v1/runs/{identity}/stop"), Some(&json!({}))).await;
                     return Ok(Outcome::Failed(why));
                 }
             }
@@ -195,10 +196,11 @@ impl<'a> Watch<'a> {
     }
 
     /// Shows new errors and holds of sites. Returns why the crawl must end: no start can be reached.
-    async fn look_at_sites(&mut self, identity: Identity, began: Instant) -> Option<String> {
+    async fn look_at_sites(&mut self, run: &RunOutput, began: Instant) -> Option<String> {
         // An older broker may not have this list.
-        let path = format!("/api/v1/runs/{identity}/sites?limit={MOST_SITES}");
-        let sites: Page<RunSite> = self.client.json(Method::GET, &path, None).await.ok()?;
+        let path = format!("/api/v1/runs/{}/sites?limit={MOST_SITES}", run.identity);
+        let mut sites: Page<RunSite> = self.client.json(Method::GET, &path, None).await.ok()?;
+        sites.items.iter_mut().for_each(|site| site.drop_error_before(run.creation_time));
         for message in self.reach.news(&sites.items) {
             self.progress.tell(&message);
         }

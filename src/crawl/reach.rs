@@ -1,6 +1,7 @@
 //! What the broker says about the sites of a crawl: which errors are news, and whether the crawl can reach any of its starts.
 
 use crate::domain::sites::{host_of, host_of_name};
+use crate::domain::time::Timestamp;
 use serde::Deserialize;
 use std::collections::HashSet;
 use url::Url;
@@ -31,11 +32,17 @@ struct SiteError {
     message: String,
     tries: u32,
     robots: bool,
+    at: Timestamp,
 }
 
 impl RunSite {
+    /// Drops an error from before the run: another run met it.
+    pub fn drop_error_before(&mut self, begin: Timestamp) {
+        self.last_error.take_if(|error| error.at < begin);
+    }
+
     fn cause(&self) -> Option<String> {
-        let SiteError { kind, message, tries, robots } = self.last_error.as_ref()?;
+        let SiteError { kind, message, tries, robots, .. } = self.last_error.as_ref()?;
         let what = if *robots { "robots.txt" } else { "a page" };
         Some(format!("{}: {kind}: {message} ({what}, try {tries})", self.name))
     }
@@ -82,7 +89,9 @@ impl Reach {
 pub(super) fn unreachable<'a>(sites: &[RunSite], starts: impl Iterator<Item = &'a Url>) -> Option<String> {
     let mut first = None;
     for start in starts {
-        let cause = sites.iter().find(|site| site.has(start)).and_then(RunSite::cause)?;
+        // The host itself before its domain.
+        let site = sites.iter().filter(|site| site.has(start)).max_by_key(|site| site.name.len());
+        let cause = site.and_then(RunSite::cause)?;
         first.get_or_insert(cause);
     }
     first
@@ -94,8 +103,13 @@ mod tests {
     use serde_json::json;
 
     fn site(name: &str, tries: u32) -> RunSite {
-        let error = (tries > 0).then(|| json!({ "kind": "dns", "message": "no such host", "tries": tries, "robots": true }));
+        let error = (tries > 0)
+            .then(|| json!({ "kind": "dns", "message": "no such host", "tries": tries, "robots": true, "at": "2026-11-25T12:00:00Z" }));
         serde_json::from_value(json!({ "name": name, "pending": 1, "lastError": error })).expect("a site")
+    }
+
+    fn time(text: &str) -> Timestamp {
+        serde_json::from_value(json!(text)).expect("a time")
     }
 
     #[test]
@@ -122,5 +136,12 @@ mod tests {
         let why = "a.example: dns: no such host (robots.txt, try 2)";
         assert_eq!(of(&[site("a.example", 2), site("https://b.example:8443", 1)]).as_deref(), Some(why));
         assert_eq!(of(&[site("a.example", 2), site("https://b.example", 1)]), None, "another origin");
+        let of_host = [site("a.example", 2), site("www.a.example", 0), site("b.example", 1)];
+        assert_eq!(of(&of_host), None, "the host has not failed, but another of its domain has");
+        let mut old = site("a.example", 1);
+        old.drop_error_before(time("2026-11-25T12:00:00Z"));
+        assert!(old.cause().is_some(), "of this run");
+        old.drop_error_before(time("2026-11-25T12:00:01Z"));
+        assert_eq!(old.cause(), None, "of another run");
     }
 }

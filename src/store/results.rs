@@ -402,13 +402,13 @@ pub(super) fn needed_segments(conn: &mut Conn) -> Result<Vec<(i32, u64, u64)>, S
         conn,
         "SELECT block.segment AS segment, COUNT(*) AS packs, COALESCE(MAX(block.seg_offset + block.seg_length), 0) AS until \
             FROM run INDEXED BY run_open CROSS JOIN block ON block.key BETWEEN run.no << 32 AND (run.no << 32) + 4294967295 \
-            WHERE run.state IN ('pending', 'scheduled', 'running') AND NOT block.acked AND block.segment IS NOT NULL GROUP BY block.segment",
+            WHERE run.state IN ('pending', 'scheduled', 'running') AND NOT block.acked AND block.segment IS NOT NULL GROUP BY block.segment ORDER BY 1",
         "SELECT waiting.segment, CAST(SUM(waiting.packs) AS BIGINT) AS packs, COALESCE(MAX(waiting.until), 0) AS until \
             FROM run CROSS JOIN LATERAL (\
                 SELECT segment, COUNT(*) AS packs, MAX(seg_offset + seg_length) AS until FROM block \
                 WHERE key BETWEEN run.no << 32 AND (run.no << 32) + 4294967295 AND NOT acked AND segment IS NOT NULL GROUP BY segment\
             ) waiting \
-            WHERE run.state IN ('pending', 'scheduled', 'running') GROUP BY waiting.segment",
+            WHERE run.state IN ('pending', 'scheduled', 'running') GROUP BY waiting.segment ORDER BY 1",
     );
     let rows: Vec<Needed> = diesel::sql_query(text).load(conn)?;
     Ok(rows.into_iter().map(|row| (row.segment, row.packs as u64, row.until.max(0) as u64)).collect())

@@ -227,7 +227,7 @@ impl RunActor {
                 this.kind.cache.put_leased(seq, payload);
                 return reply.send(Err(Problem::busy("write queue is full; retry later")));
             }
-            if index.part && index.results.is_empty() {
+            if index.part && index.results.is_empty() && index.back.is_empty() {
                 // It only says that a site asked for a pause.
                 this.learn_from(seq, &index, &payload, ctx);
                 this.kind.frontier.renew(seq, node, Timestamp::steady());

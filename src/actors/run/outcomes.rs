@@ -44,10 +44,6 @@ pub(super) fn unpaced_outcomes(index: &Index) -> Vec<(Fingerprint, Outcome)> {
     let news = index.site.as_ref();
     let paused: Vec<_> = news.map(|news| news.paused.as_slice()).unwrap_or_default().iter().collect();
     let mut all: Vec<(Fingerprint, Outcome)> = Vec::with_capacity(paused.len() + index.results.len());
-    for one in &paused {
-        let retry_after_ms = one.retry_after.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
-        all.push((one.request_id, Outcome { retry_after_ms, ..plain(Ended::Answered(429)) }));
-    }
     let of_error = |error: &FetchError| match error.kind {
         FetchErrorKind::Timeout => Some(Ended::TimedOut),
         FetchErrorKind::Connect => Some(Ended::Refused),
@@ -61,12 +57,23 @@ pub(super) fn unpaced_outcomes(index: &Index) -> Vec<(Fingerprint, Outcome)> {
         let is_known = paused.iter().any(|one| one.request_id == entry.request_id);
         all.extend(ended.filter(|_| !is_known).map(|ended| (entry.request_id, plain(ended))));
     }
-    let back = index.back.iter().filter_map(|back| Some((back.request_id, plain(of_error(back.error.as_ref()?)?))));
+    // What another node may do better says nothing about the site.
+    let back = index.back.iter().filter_map(|back| {
+        let error = back.error.as_ref().filter(|error| !error.kind.is_of_node())?;
+        Some((back.request_id, plain(of_error(error)?)))
+    });
     all.extend(back);
+    // After the answers, which came before: they show that the site was well until then.
+    for one in &paused {
+        let retry_after_ms = one.retry_after.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+        all.push((one.request_id, Outcome { retry_after_ms, ..plain(Ended::Answered(429)) }));
+    }
     // A fetch of robots.txt has the pace of its turn, even if its site has none.
     if let Some(ms) = news.and_then(|news| news.retry_after) {
         let retry_after_ms = u32::try_from(ms).ok().filter(|ms| *ms > 0);
-        all.extend(index.back.iter().take(1).map(|back| (back.request_id, Outcome { retry_after_ms, ..plain(Ended::Answered(429)) })));
+        let of_back = index.back.first().map(|back| back.request_id);
+        let asked = of_back.or_else(|| index.results.first().map(|entry| entry.request_id));
+        all.extend(asked.map(|print| (print, Outcome { retry_after_ms, ..plain(Ended::Answered(429)) })));
     }
     all
 }
@@ -120,7 +127,14 @@ mod tests {
         let index = Index { results, site, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
         let all: Vec<_> =
             unpaced_outcomes(&index).into_iter().map(|(print, outcome)| (print, outcome.ended, outcome.retry_after_ms)).collect();
-        let expected = [(a, Ended::Answered(429), Some(7_000)), (b, Ended::Answered(200), None), (d, Ended::Refused, None)];
+        let expected = [(b, Ended::Answered(200), None), (d, Ended::Refused, None), (a, Ended::Answered(429), Some(7_000))];
         assert_eq!(all, expected);
+        let of_back = |kind| {
+            let error = Some(FetchError { kind, message: "m".into(), retryable: true });
+            let back = vec![GivenBack { request_id: a, tries: 1, error }];
+            let index = Index { back, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
+            unpaced_outcomes(&index).len()
+        };
+        assert_eq!((of_back(FetchErrorKind::Timeout), of_back(FetchErrorKind::Connect)), (1, 0), "another node may have a route");
     }
 }

@@ -257,7 +257,10 @@ impl Board {
             entry.state.begun(now, Pace::FREE, 0);
             entry.state.ended(now, Pace::FREE, *outcome);
         }
-        entry.state.without_pace(MOST_UNPACED_HOLD_MS);
+        // What the site asked for counts, and a hold by hand. It does not grow beyond that by itself.
+        let asked = outcomes.iter().filter_map(|outcome| outcome.retry_after_ms).max().unwrap_or(0);
+        let before = was.held_until(now).map_or(0, |(until, _)| u32::try_from(until.since_ms(now)).unwrap_or(u32::MAX));
+        entry.state.without_pace(MOST_UNPACED_HOLD_MS.max(asked).max(before));
         let state = entry.state;
         self.note_unpaced(&name.into(), state, now);
         let was_stored = !was.is_usual(0, now) || was.was_held_by_hand();

@@ -233,10 +233,10 @@ impl SiteState {
         self.wait_ms = self.wait_ms.max(self.rest_ms);
     }
 
-    /// For a site without a pace: only hold-offs count, and those that it did not ask for are at most this long.
+    /// For a site without a pace: only hold-offs count, and those that are not by hand are at most this long.
     pub fn without_pace(&mut self, most_ms: u32) {
         (self.wait_ms, self.rest_ms) = (0, 0);
-        if !matches!(Why::of_code(self.why), Some(Why::RetryAfter | Why::Operator)) {
+        if Why::of_code(self.why) != Some(Why::Operator) {
             self.hold_ms = self.hold_ms.min(most_ms);
         }
     }

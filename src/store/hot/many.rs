@@ -17,7 +17,7 @@ use diesel::sql_types::{Array, BigInt, Binary, Integer, Nullable, SmallInt, Text
 use diesel::{OptionalExtension, QueryResult, RunQueryDsl};
 use std::borrow::Cow;
 
-/// A statement whose text has the name of a table: prepared once for each text.
+/// A statement whose text has the name of a table that will be dropped: it is not kept, because nothing would ever end that.
 macro_rules! by_text {
     ($name:ident <'_>) => {
         impl QueryId for $name<'_> {
@@ -168,6 +168,7 @@ struct InsertPacks<'a> {
 
 impl QueryFragment<Pg> for InsertPacks<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.unsafe_to_cache_prepared();
         out.push_sql("INSERT INTO ");
         out.push_identifier(&self.table)?;
         statement! { out,
@@ -193,6 +194,7 @@ struct ReadPack<'a> {
 
 impl QueryFragment<Pg> for ReadPack<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.unsafe_to_cache_prepared();
         out.push_sql("SELECT pack FROM ");
         out.push_identifier(self.table)?;
         statement! { out, " WHERE start = ", BigInt = &self.start; }
