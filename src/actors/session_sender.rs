@@ -162,7 +162,14 @@ impl SessionSender {
         if self.backlog.add(frame.bytes()).is_ok() {
             return self.session.do_send(frame);
         }
-        self.backlog.end();
+        self.cut();
+    }
+
+    /// Cuts the connection, because the peer does not read. What waits for it is lost.
+    pub fn cut(&self) {
+        if self.backlog.is_over.swap(true, Relaxed) {
+            return;
+        }
         log::warn!("connection closed because the peer does not read session={}", self.number);
         if let Some(line) = &self.backlog.line {
             line.cut();

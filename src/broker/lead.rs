@@ -38,6 +38,9 @@ pub(super) struct Leader {
     keeper: JoinHandle<String>,
 }
 
+/// Watched answers stay in memory for long, so they have a budget of their own: this part of what data of connections may take.
+const LIVE_PART: usize = 8;
+
 /// State that the previous leader left: active runs, jobs with unprocessed ends, and the connected peers.
 type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>, Before);
 
@@ -146,7 +149,7 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
         budget: Budget::new(config.in_flight_bytes),
         ids_per_token: config.ids_per_token,
         traffic: Traffic::new(config.connections),
-        live: Live::default(),
+        live: Live::new(config.in_flight_bytes / LIVE_PART),
         standbys: Standbys::default(),
         is_tls: config.tls.is_some(),
     }

@@ -11,8 +11,10 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_secs(2);
 /// … and after its first change, because more changes often follow at once.
 const PAUSE_AFTER_NEWS: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The longest pause because an answer is slow.
 const MOST_PAUSE: Duration = Duration::from_secs(4);
+/// The longest pause because many answers are watched.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How many times longer than a look the pause after it is: up to the longest pause, an answer takes 2 % of a core.
 const REST: u32 = 50;
 
@@ -83,9 +85,15 @@ impl Change {
 }
 
 /// The pause after a look that took so long. It brings news if the answer has changed and the look before showed no change.
+///
+/// So many paths are watched, and so many looks were made at once, among which the time is divided. Up to the longest pause, the looks at
+/// all paths together take half a core.
 #[must_use]
-pub fn pause(took: Duration, is_news: bool) -> Duration {
-    took.saturating_mul(REST).clamp(if is_news { PAUSE_AFTER_NEWS } else { PAUSE }, MOST_PAUSE)
+pub fn pause(took: Duration, is_news: bool, paths: usize, at_once: usize) -> Duration {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+    let alone = took.saturating_mul(REST).clamp(if is_news { PAUSE_AFTER_NEWS } else { PAUSE }, MOST_PAUSE);
+    let among_all = (took / count(at_once)).saturating_mul(2).saturating_mul(count(paths));
+    alone.max(among_all.min(LONGEST_PAUSE))
 }
 
 /// Whether each number of a JSON text is written again as it is here.
@@ -169,8 +177,17 @@ mod tests {
     #[test]
     fn a_slow_answer_is_looked_at_less_often() {
         let ms = Duration::from_millis;
-        let pauses = [(0, true), (0, false), (40, true), (10_000, false)].map(|(took, is_news)| pause(ms(took), is_news));
-        assert_eq!(pauses, [ms(1_000), ms(2_000), ms(2_000), ms(4_000)]);
+        let pauses =
+            [(0, true), (0, false), (40, true), (1_000, false), (10_000, false)].map(|(took, is_news)| pause(ms(took), is_news, 1, 1));
+        assert_eq!(pauses, [ms(1_000), ms(2_000), ms(2_000), ms(4_000), ms(20_000)]);
+    }
+
+    #[test]
+    fn many_paths_are_looked_at_less_often() {
+        let ms = Duration::from_millis;
+        let pauses = [(10, 100, 1), (10, 500, 1), (100, 500, 10), (100, 500, 0), (10_000, 2_000, 1), (0, 2_000, 2_000)]
+            .map(|(took, paths, at_once)| pause(ms(took), false, paths, at_once));
+        assert_eq!(pauses, [ms(2_000), ms(10_000), ms(10_000), ms(30_000), ms(30_000), ms(2_000)]);
     }
 
     fn json() -> impl Strategy<Value = Value> {

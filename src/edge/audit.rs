@@ -100,6 +100,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_windows_watch_changes_nothing_and_is_not_audited() {
+        let table = crate::edge::table();
+        let live = table.iter().flat_map(|resource| resource.operations.iter().map(move |operation| (operation, resource.paths[0])));
+        let live: Vec<_> = live.filter(|(operation, _)| operation.is_live).collect();
+        assert!(live.len() > 10, "the marked ones are found");
+        for (operation, path) in live {
+            assert!(operation.method == Method::GET && Audited::of(operation, path).is_none(), "{}", operation.name);
+        }
+    }
+
+    #[test]
     fn every_change_by_people_is_audited_and_nothing_else() {
         let table = crate::edge::table();
         let audited = |name: &str| {

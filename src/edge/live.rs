@@ -4,6 +4,7 @@
 //! So its handler, its rights and its limits are those of the API. All who watch a path with the same token share one task.
 
 use super::Edge;
+use crate::actors::budget::Budget;
 use crate::config::tokens::TokenKey;
 use crate::domain::live::{self, Change};
 use crate::protocol::exposition::Exposition;
@@ -24,6 +25,8 @@ use tokio::sync::{OnceCell, watch};
 
 /// Paths that are watched at once, by all windows.
 const MOST_PATHS: usize = 2_000;
+/// … and by the windows of one token, so that it cannot block the others.
+const MOST_PATHS_OF_TOKEN: usize = MOST_PATHS / 4;
 /// The longest path.
 const MOST_PATH: usize = 4_096;
 /// The longest answer.
@@ -53,14 +56,41 @@ pub enum State {
 type Key = (String, Option<TokenKey>);
 
 /// The watched paths of a broker; clones share them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Live(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     paths: Mutex<HashMap<Key, Arc<watch::Sender<State>>>>,
+    /// For the answers, which stay for long: what is received and sent has a budget of its own.
+    budget: Budget,
     windows: AtomicUsize,
     looks: AtomicU64,
+    /// Looks that are under way.
+    under_way: AtomicUsize,
+}
+
+/// A look that is under way.
+struct Turn<'a> {
+    under_way: &'a AtomicUsize,
+    at_first: usize,
+}
+
+impl<'a> Turn<'a> {
+    fn begin(under_way: &'a AtomicUsize) -> Self {
+        Self { under_way, at_first: under_way.fetch_add(1, Relaxed) + 1 }
+    }
+
+    /// How many looks were made at once.
+    fn at_once(&self) -> usize {
+        self.at_first.max(self.under_way.load(Relaxed))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.under_way.fetch_sub(1, Relaxed);
+    }
 }
 
 /// An open window; it is closed when this is dropped.
@@ -111,6 +141,18 @@ pub struct Viewer {
 }
 
 impl Live {
+    /// Nothing is watched. The answers take at most this number of bytes.
+    #[must_use]
+    pub fn new(most_bytes: usize) -> Self {
+        Self(Arc::new(Inner {
+            paths: Mutex::default(),
+            budget: Budget::new(most_bytes),
+            windows: AtomicUsize::new(0),
+            looks: AtomicU64::new(0),
+            under_way: AtomicUsize::new(0),
+        }))
+    }
+
     fn paths(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<watch::Sender<State>>>> {
         self.0.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,9 +180,17 @@ impl Live {
         if paths.len() >= MOST_PATHS {
             return Err(Problem::busy(format!("{MOST_PATHS} paths are watched already; request this one instead, or retry later")));
         }
+        // Where no token is needed, all windows are of one kind.
+        if viewer.key.is_some() && paths.keys().filter(|(_, of)| *of == viewer.key).count() >= MOST_PATHS_OF_TOKEN {
+            let detail =
+                format!("{MOST_PATHS_OF_TOKEN} paths are watched with this token; request this one instead, or close other windows");
+            return Err(Problem::busy(detail));
+        }
         let (sender, receiver) = watch::channel(State::Unknown);
         let sender = Arc::new(sender);
         paths.insert(key.clone(), Arc::clone(&sender));
+        // If the task is dropped at once, it takes the lock.
+        drop(paths);
         let followed = Followed { live: self.clone(), key, sender };
         actix_web::rt::spawn(follow(edge.clone(), viewer.clone(), uri, followed));
         Ok(receiver)
@@ -192,18 +242,23 @@ impl Drop for Followed {
 /// Looks at a path again and again, until no window watches it, or it has no answer.
 async fn follow(edge: Edge, viewer: Viewer, uri: Uri, followed: Followed) {
     let mut answer = live::Answer::default();
-    let mut held = edge.budget.share(viewer.key).nothing();
+    let mut held = followed.live.0.budget.share(viewer.key).nothing();
     let mut was_changed = false;
     while !followed.is_left() && !edge.traffic.is_ending() {
-        let began = Instant::now();
+        let (began, turn) = (Instant::now(), Turn::begin(&followed.live.0.under_way));
         followed.live.0.looks.fetch_add(1, Relaxed);
         let look = async {
             let text = look(&viewer, &uri).await?;
-            held.set(FACTOR * text.len())?;
+            held.set(FACTOR * text.len()).map_err(|_| no_room())?;
             answer.take(&text).map_err(|_| not_json())
         };
-        let looked = tokio::time::timeout(PATIENCE, look).await;
-        let took = began.elapsed();
+        let looked = tokio::select! {
+            looked = tokio::time::timeout(PATIENCE, look) => looked,
+            // It ends, unless a window has come since.
+            () = followed.sender.closed() => continue,
+        };
+        let (took, at_once) = (began.elapsed(), turn.at_once());
+        drop(turn);
         let is_changed = match looked {
             Ok(Ok(None)) => false,
             Ok(Ok(Some(change))) => {
@@ -222,8 +277,9 @@ async fn follow(edge: Edge, viewer: Viewer, uri: Uri, followed: Followed) {
                 return;
             }
         };
+        let paths = followed.live.paths().len();
         tokio::select! {
-            () = tokio::time::sleep(live::pause(took, is_changed && !was_changed)) => {}
+            () = tokio::time::sleep(live::pause(took, is_changed && !was_changed, paths, at_once)) => {}
             () = followed.sender.closed() => {}
         }
         was_changed = is_changed;
@@ -254,6 +310,10 @@ async fn look(viewer: &Viewer, uri: &Uri) -> Result<String, Problem> {
         return Err(problem_in(status, &body));
     }
     String::from_utf8(body.into()).ok().filter(|_| is_json).ok_or_else(not_json)
+}
+
+fn no_room() -> Problem {
+    Problem::busy("the watched answers use the maximum number of bytes; request this one instead, or retry later")
 }
 
 fn not_json() -> Problem {

@@ -5,8 +5,11 @@ import { answered, copy, patched } from "./exact.js";
 
 // Milliseconds without a message after which the connection counts as lost; an idle broker sends one every ten seconds.
 const SILENCE = 25000;
-// Milliseconds for which answers are asked for after a change: they may be older than it.
-const DOUBT = 8000;
+// Milliseconds without a message for which what came before counts as new.
+const FRESH = 12000;
+// Milliseconds for which answers are asked for after a change: they may be older than it. The broker may have looked at an answer just
+// before it (10 s at most), pause (30 s at most), look again (10 s) and send what is new.
+const DOUBT = 51000;
 // Milliseconds until a path that the broker refused is tried again.
 const REFUSED = 30000;
 // Paths of one window.
@@ -14,7 +17,7 @@ const MOST = 64;
 
 // By path: its number, its answer once it has come, when it was refused.
 const paths = new Map();
-let [socket, silence, number, doubted, retryAt, failures] = [undefined, undefined, 0, 0, 0, 0];
+let [socket, silence, number, doubted, heard, retryAt, failures] = [undefined, undefined, 0, 0, 0, 0, 0];
 let current;
 let changed = () => {};
 let waking;
@@ -51,11 +54,16 @@ function close() {
   paths.clear();
 }
 
+// A connection may be lost without a word.
+const isFresh = () => Date.now() - heard < FRESH;
+const isDoubted = () => Date.now() < doubted;
+
 const find = id => [...paths.values()].find(entry => entry.id === id);
 
 function take(text) {
   clearTimeout(silence);
   silence = setTimeout(lost, SILENCE);
+  heard = Date.now();
   failures = 0;
   const { t, v } = text.startsWith("{\"t\":\"patch\"") ? patched(text) : answered(text);
   const entry = v && find(v.id);
@@ -69,7 +77,8 @@ function take(text) {
   // Several paths change together.
   waking ??= setTimeout(() => {
     waking = undefined;
-    changed();
+    // What is asked for meanwhile is asked for at its time.
+    if (!isDoubted()) changed();
   }, 100);
 }
 
@@ -118,7 +127,7 @@ function unwatch(path) {
 export function known(path) {
   if (!current) return undefined;
   current.used.add(path);
-  const answer = Date.now() < doubted ? undefined : paths.get(path)?.answer;
+  const answer = isDoubted() || !isFresh() ? undefined : paths.get(path)?.answer;
   return answer && copy(answer.value);
 }
 
@@ -148,7 +157,7 @@ export function end(pass, token) {
 }
 
 // Whether what the page has read comes by the connection.
-export const isLive = pass => [...pass.used].some(path => paths.get(path)?.answer);
+export const isLive = pass => isFresh() && [...pass.used].some(path => paths.get(path)?.answer);
 
 // The page is left.
 export function leave() {

@@ -63,11 +63,14 @@ export function blockResults(id, isOver) {
     }
   }
   async function* records() {
-    for (let cursor, isFirst = true; ; isFirst = false) {
+    for (let cursor, isFirst = true; ;) {
       const page = await get(path(cursor));
       const some = page.items.flatMap(({ results }) => results.map(one => warcRecord(one, raw(one.content ?? ""))));
       // A file without a page is not made.
-      if (some.length) yield [...(isFirst ? [warcInfo()] : []), ...some];
+      if (some.length) {
+        yield [...(isFirst ? [warcInfo()] : []), ...some];
+        isFirst = false;
+      }
       if (!page.nextCursor) return;
       cursor = page.nextCursor;
     }

@@ -211,8 +211,10 @@ fn a_page_is_live_and_outlives_its_broker() {
         assert_eq!(browser.run(RUNS, json!([])).await[0], 1, "what it shows stays");
         broker.restart("");
         browser.gives("a live page again", &is_live, json!([])).await;
+        let before = browser.run(RUNS, json!([])).await;
         api.trigger(&job).await;
-        browser.gives("the other run", &more, json!([2])).await;
+        let after = browser.gives("the other run", &more, json!([2])).await;
+        assert_eq!(after, json!([2, before[1]]), "it came without a request again");
         let looks = browser.run(LOOKS, json!([])).await;
         assert!(looks.as_u64().is_some_and(|looks| looks > 1), "{looks}");
     });

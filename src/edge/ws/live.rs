@@ -26,6 +26,8 @@ const BEAT: Duration = Duration::from_secs(10);
 const MOST_PATHS: usize = 64;
 /// While more bytes wait for a window, it gets no further answer. It later gets the newest one, not those in between.
 const MOST_UNSENT: usize = 64 << 10;
+/// A window that takes nothing for so long while more waits is cut off.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Watched {
     state: watch::Receiver<State>,
@@ -39,6 +41,9 @@ struct LiveSession {
     ends: Ends,
     watched: BTreeMap<u32, Watched>,
     last_sent: Instant,
+    /// What waited at the last look, and when the window last took some of it, or had little to take.
+    unsent: usize,
+    last_taken: Instant,
     _window: Window,
 }
 
@@ -52,7 +57,9 @@ pub(super) fn open(
 ) -> Result<HttpResponse, Failure> {
     let ends = Ends::of(edge, caller, "window=live".to_owned(), request, stream);
     let (edge, window) = (edge.clone(), edge.live.open());
-    session::open(LiveSession { edge, viewer, ends, watched: BTreeMap::new(), last_sent: Instant::now(), _window: window }, request)
+    let now = Instant::now();
+    let watched = BTreeMap::new();
+    session::open(LiveSession { edge, viewer, ends, watched, last_sent: now, unsent: 0, last_taken: now, _window: window }, request)
 }
 
 /// The message for a window that has this version of an answer; `None`: nothing is new.
@@ -82,6 +89,13 @@ impl LiveSession {
         if self.edge.traffic.is_ending() || self.edge.service.makes_way() {
             return sender.send(Frame::Close("the broker ends".to_owned()));
         }
+        let unsent = sender.backlog.unsent();
+        if unsent <= MOST_UNSENT || unsent < self.unsent {
+            self.last_taken = Instant::now();
+        } else if self.last_taken.elapsed() > PATIENCE {
+            return sender.cut();
+        }
+        self.unsent = unsent;
         let mut over = Vec::new();
         for (id, watched) in &mut self.watched {
             if sender.backlog.unsent() > MOST_UNSENT {

@@ -1,4 +1,4 @@
-//! Common parts of node and worker sessions.
+//! Common parts of the sessions of nodes, workers and windows.
 
 use super::frames::Frames;
 use crate::actors::budget::Share;
