@@ -45,6 +45,7 @@ fn entry(n: usize) -> Value {
          maxProcessCount processCount status fires",
         json!(12_345),
     );
+    entry["lastError"] = json!({ "kind": "connect", "message": entry["name"] });
     entry["held"] = json!({ "why": "operator", "by": entry["name"], "until": entry["at"] });
     entry
 }
