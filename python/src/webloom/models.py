@@ -664,6 +664,38 @@ class CrashOutput(Model):
 
 
 @dataclass(kw_only=True)
+class CrawlingOutput(Model):
+    """How a block run treats sites. The settings were read when the run was created: later changes of its job do
+    not change them.
+    """
+
+    #: Maximum number of redirects in a chain.
+    max_redirects: int
+    #: Who requests the targets of redirects: `request` (the run) or `follow` (the node).
+    redirects: str
+    #: `obey`, `ignore`, or `public`: robots.txt is obeyed at public hosts only.
+    robots: str
+    #: What counts as one site: host, domain or ip.
+    site_by: str
+    #: Milliseconds between two requests to a site; absent: the default.
+    delay: int | None = None
+    #: Maximum depth of a request.
+    depth_limit: int | None = None
+    #: Hosts that get the job's headers and cookies; absent: those where the run began.
+    hosts: list[str] | None = None
+    #: Maximum number of bytes of bodies.
+    max_bytes: int | None = None
+    #: Maximum number of requests to one site.
+    max_per_site: int | None = None
+    #: Maximum number of requests.
+    max_requests: int | None = None
+    #: Concurrent requests to a site; absent: the default.
+    per_site: int | None = None
+    #: The `User-Agent`; absent: that of the agents.
+    user_agent: str | None = None
+
+
+@dataclass(kw_only=True)
 class DisableInput(Model):
     """Why a job is disabled, and what to do with its runs."""
 
@@ -2278,6 +2310,8 @@ class RunOutput(Model):
     after: str | None = None
     #: Blocks at nodes now; absent where it is unknown: while the run is being loaded, and on a standby.
     consuming: int | None = None
+    #: For a block run: how it treats sites. Absent in lists.
+    crawling: CrawlingOutput | None = None
     #: Who created it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of
     #: another run did.
     create_by: str | None = None
