@@ -97,7 +97,7 @@ impl Run {
 
 #[test]
 fn no_host_is_asked_impolitely_whoever_dies() {
-    journey_within(Duration::from_secs(360), async {
+    journey_within(Duration::from_secs(600), async {
         let (release, released) = watch::channel(false);
         let web = Web::serve(move |asked| match Mixed::number(&asked.host) {
             Some(number) if is_held(number) && asked.path != "/robots.txt" => Answer::html("<p>at last").until(&released),

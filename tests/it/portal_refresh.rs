@@ -4,10 +4,11 @@ use crate::support::api::{Api, id};
 use crate::support::axe::Axe;
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
-use crate::support::{journey, tar_gz};
+use crate::support::{journey, journey_within, tar_gz};
 use flate2::Compression;
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Refreshes that a page must survive.
 const REFRESHES: u64 = 3;
@@ -37,7 +38,8 @@ pub async fn refreshes(browser: &Browser) {
 
 #[test]
 fn every_page_keeps_what_it_shows_when_it_refreshes() {
-    journey(async {
+    // It opens more than twenty pages, three times each.
+    journey_within(Duration::from_secs(480), async {
         let broker = Broker::start(&["--worker-offline", "600000", "--node-offline", "600000"], "");
         let api = Api::new(&broker.url);
         let job = json!({ "name": "hourly", "jobType": "task", "group": "night", "task": { "handler": "it.sum", "lease": 600_000 },
