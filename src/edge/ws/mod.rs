@@ -113,6 +113,11 @@ fn admit_window(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Fa
     allow_peer(edge, request, Need::Read, offered_token(request).as_deref(), None).map(Some)
 }
 
+fn check_upgrade(request: &HttpRequest) -> Result<(), Problem> {
+    let is_upgrade = wants_socket(request);
+    is_upgrade.then_some(()).ok_or_else(|| Problem::malformed("this address is a WebSocket: send `Upgrade: websocket`"))
+}
+
 /// `GET /live`
 pub async fn live_socket(
     edge: web::Data<Edge>,
@@ -120,9 +125,7 @@ pub async fn live_socket(
     request: HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    if !wants_socket(&request) {
-        return Err(Problem::malformed("this address is a WebSocket: send `Upgrade: websocket`").into());
-    }
+    check_upgrade(&request)?;
     let inside = request.app_data::<Rc<Inside>>().ok_or_else(Problem::internal)?;
     let token = auth::token(&request).map(str::to_owned).or_else(|| offered_token(&request));
     let token = token.and_then(|token| HeaderValue::from_str(&token).ok());
@@ -153,9 +156,7 @@ pub async fn worker_socket(
     request: HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    if !wants_socket(&request) {
-        return Err(Problem::malformed("this address is a WebSocket: send `Upgrade: websocket`").into());
-    }
+    check_upgrade(&request)?;
     let query = parameters(&request)?;
     let id = match query.get("workerid") {
         Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
