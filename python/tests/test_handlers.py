@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from support import wait_until
 from webloom import ConfigurationError, PermanentError, TaskContext, Worker, current_task
-from webloom._handlers import Handler
+from webloom._handlers import Handler, Threads, run_in_thread
 from webloom.task import Attempt, line_of
 
 
@@ -17,8 +23,8 @@ def context(arguments: Any) -> TaskContext:
 
 
 def called(function: Any, arguments: Any, unpack: bool = True) -> Any:
-    bound = Handler.of("f", function, process=False, unpack=unpack).bind(context(arguments))
-    return function(*bound.args, **bound.kwargs)
+    positional, named = Handler.of("f", function, process=False, unpack=unpack).bind(context(arguments))
+    return function(*positional, **named)
 
 
 def test_arguments_reach_the_parameters() -> None:
@@ -81,3 +87,38 @@ def test_a_line_is_no_longer_than_the_broker_takes() -> None:
     line = line_of("é" * 5000, "info", 0.0)
     assert len(line["text"].encode()) == 8192
     assert line["at"] == "1970-01-01T00:00:00.000Z"
+
+
+def test_a_short_call_that_takes_long_does_not_hold_up_the_next_ones() -> None:
+    threads, done = Threads(), threading.Event()
+
+    async def submit(calls: list[Callable[[], None]]) -> bool:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(10)  # all wait before the thread that is woken for the first one comes to it
+        try:
+            for call in calls:
+                threads.submit(call, is_short=True)
+        finally:
+            sys.setswitchinterval(before)
+        return await asyncio.to_thread(done.wait, 30)
+
+    def wait() -> None:
+        done.wait(60)
+
+    threads.submit(lambda: None)
+    wait_until(lambda: bool(threads._idle), "a thread that waits")
+    assert asyncio.run(submit([wait, lambda: None, done.set]))
+
+
+def test_a_call_is_short_if_the_last_one_was() -> None:
+    handler = Handler.of("f", lambda seconds: time.sleep(seconds), process=False, unpack=True)
+
+    def call(seconds: float) -> bool:
+        order = {"identity": "0" * 32, "attempt": 1, "jobId": "1" * 32, "handler": "f", "lease": 1000, "arguments": seconds}
+        run_in_thread(handler, Attempt(order, lambda: None), lambda _, report: reports.append(report["state"]))
+        return handler.is_short
+
+    reports: list[str] = []
+    assert any(call(0.0) for _ in range(1000))  # on a busy machine one may take longer
+    assert not call(0.01)
+    assert set(reports) == {"success"}

@@ -40,6 +40,8 @@ SAY_S = 0.5
 #: Seconds after the end of a drain at which tasks that were cancelled are stopped, and at which the worker leaves anyhow.
 POLITE_S, LAST_S = 2.0, 5.0
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 @dataclass
 class Unsettled:
@@ -77,6 +79,8 @@ class Engine:
         self.unsettled: dict[Key, Unsettled] = {}
         if outbox is not None:
             self.unsettled = {key: Unsettled(report, is_kept=True) for key, report in outbox.load().items()}
+        self._unsent: list[Unsettled] = []  # those of `unsettled` that have ended since the last message
+        self._sends_again = True  # whether others of `unsettled` may be due: all are looked at for the next message
         self.runs: set[str] = set()
         self._early: collections.deque[dict[str, Any]] = collections.deque()  # lines that go before a last report
         self._proved = 0.0
@@ -224,6 +228,7 @@ class Engine:
                         await self._send_watch(socket)
                         for unsettled in self.unsettled.values():
                             unsettled.sent_at, unsettled.first_sent_at = 0.0, None
+                        self._sends_again = True
                         sender = asyncio.create_task(self._send_reports(socket))
                         beater = asyncio.create_task(self._send_heartbeats(socket))
                         self._out.set()
@@ -255,7 +260,7 @@ class Engine:
                 attempt.by_broker = True
                 reason = value.get("reason") or "cancelled"
                 if attempt.began_at is None:
-                    self._finish(attempt, {**ref_of(attempt.order), "state": "cancelled", "error": {"message": reason}})
+                    self._finish(attempt, {**attempt.ref, "state": "cancelled", "error": {"message": reason}})
                 else:
                     attempt.cancel(reason)
         elif kind == "start":
@@ -274,6 +279,7 @@ class Engine:
             self._refusal = str(value.get("detail") or value.get("title") or "no detail")
             for unsettled in self.unsettled.values():
                 unsettled.sent_at = 0.0
+            self._sends_again = True
             if self._loop is not None:
                 self._loop.call_later(0.2, self._out.set)
 
@@ -283,6 +289,7 @@ class Engine:
             return
         if key in self.unsettled:
             self.unsettled[key].sent_at = 0.0
+            self._sends_again = True
             self._out.set()
             return
         attempt = Attempt(order, self.post)
@@ -294,7 +301,7 @@ class Engine:
         elif len(self.tasks) >= self.slots:
             refusal = "all slots are taken"
         if refusal is not None:
-            self._finish(attempt, {**ref_of(order), "state": "refused", "error": {"message": refusal}})
+            self._finish(attempt, {**attempt.ref, "state": "refused", "error": {"message": refusal}})
             return
         self.tasks[key] = attempt
         attempt.lease_end = self._proved + attempt.lease_s
@@ -316,7 +323,7 @@ class Engine:
         try:
             self.hooks.begin(attempt)
         except Exception as error:
-            self._finish(attempt, {**ref_of(attempt.order), "state": "refused", "error": {"message": str(error)}})
+            self._finish(attempt, {**attempt.ref, "state": "refused", "error": {"message": str(error)}})
 
     def _finish(self, attempt: Attempt, report: dict[str, Any]) -> None:
         self.tasks.pop(attempt.key, None)
@@ -324,11 +331,12 @@ class Engine:
             return
         lines = attempt.take_lines()
         while lines and attempt.is_dirty:  # more than fit into the last report go before it
-            self._early.append({**ref_of(attempt.order), "state": "running", "logs": lines})
+            self._early.append({**attempt.ref, "state": "running", "logs": lines})
             lines = attempt.take_lines()
         if lines:
             report = {**report, "logs": lines}
-        self.unsettled[attempt.key] = Unsettled(report)
+        unsettled = self.unsettled[attempt.key] = Unsettled(report)
+        self._unsent.append(unsettled)
         self._out.set()
 
     def _settle(self, settled: Iterable[dict[str, Any]]) -> None:
@@ -383,8 +391,13 @@ class Engine:
                 reports.append(attempt.take_report())
             elif attempt.said_at is None and attempt.began_at is not None and now - attempt.began_at >= SAY_S:
                 attempt.said_at = now
-                reports.append({**ref_of(attempt.order), "state": "running"})
-        due = [each for each in self.unsettled.values() if now - each.sent_at >= AGAIN_S]
+                reports.append({**attempt.ref, "state": "running"})
+        if self._sends_again:
+            self._sends_again = False
+            due = [each for each in self.unsettled.values() if now - each.sent_at >= AGAIN_S]
+        else:
+            due = list(self._unsent)
+        self._unsent.clear()
         if self.outbox is not None:
             new = [each for each in due if not each.is_kept]
             if new:
@@ -401,22 +414,28 @@ class Engine:
             each.sent_at = now
             each.first_sent_at = each.first_sent_at or now
             reports.append(each.report)
+        if not reports:
+            return
+        if self._refusal is None:
+            all_ = _encode(reports)
+            if len(all_) <= MOST_MESSAGE:
+                yield f'{{"t":"reports","v":{all_}}}'
+                return
         parts: list[str] = []
         size = 0
         for report in reports:
-            part = json.dumps(report, separators=(",", ":"))
+            part = _encode(report)
             if parts and (size + len(part) > MOST_MESSAGE or self._refusal is not None):
                 yield f'{{"t":"reports","v":[{",".join(parts)}]}}'
                 parts, size = [], 0
             parts.append(part)
             size += len(part) + 1
-        if parts:
-            yield f'{{"t":"reports","v":[{",".join(parts)}]}}'
+        yield f'{{"t":"reports","v":[{",".join(parts)}]}}'
 
     # Leases.
 
     def _in_hand(self) -> list[dict[str, Any]]:
-        begun = [ref_of(attempt.order) for attempt in self.tasks.values() if attempt.began_at is not None]
+        begun = [attempt.ref for attempt in self.tasks.values() if attempt.began_at is not None]
         return begun + [ref_of(each.report) for each in self.unsettled.values()]
 
     async def _send_watch(self, socket: ClientConnection) -> None:
@@ -443,7 +462,7 @@ class Engine:
             while True:
                 named = list(self.tasks.values())
                 sent = time.monotonic()
-                refs = [ref_of(attempt.order) for attempt in named] + [ref_of(each.report) for each in self.unsettled.values()]
+                refs = [attempt.ref for attempt in named] + [ref_of(each.report) for each in self.unsettled.values()]
                 await socket.send(json.dumps({"t": "heartbeat", "v": {"tasks": refs}}))
                 pong = await socket.ping()
                 answer = asyncio.create_task(self._heard(socket, pong, sent, named))
@@ -495,9 +514,12 @@ class Engine:
                     attempt.cancel("its lease is over")
                     attempt.stop()
                     log.warning("lease is over, task stopped run_id=%s attempt=%s", attempt.key[0], attempt.key[2])
-                elif now >= attempt.lease_end - warning_s(attempt.lease_s) and not attempt.told.is_set():
+                elif now >= attempt.lease_end - warning_s(attempt.lease_s) and not attempt.is_told:
                     attempt.cancel("its lease runs out: the broker has not answered")
-            if any(now - each.sent_at >= AGAIN_S for each in self.unsettled.values()) or any(
+            if any(now - each.sent_at >= AGAIN_S for each in self.unsettled.values()):
+                self._sends_again = True
+                self._out.set()
+            elif any(
                 attempt.said_at is None and attempt.began_at is not None and now - attempt.began_at >= SAY_S
                 for attempt in self.tasks.values()
             ):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import contextvars
 import ctypes
 import inspect
 import json
 import logging
-import queue
 import threading
+import time
 import traceback
 import typing
 from collections.abc import Callable
@@ -34,11 +35,17 @@ from .task import (
 log = logging.getLogger("webloom.worker")
 
 
+#: Wall time of a short call, and how long short calls wait for a thread that is at another one, both in seconds.
+SHORT_S, RELIEVE_S = 0.0005, 0.001
+
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+
+
 class _BadArguments(PermanentError):
     pass
 
 
-@dataclass(frozen=True)
+@dataclass
 class Handler:
     """A function under the name of a task."""
 
@@ -49,6 +56,10 @@ class Handler:
     context: str | None  # the parameter that gets the context
     unpack: bool
     signature: inspect.Signature
+    names: frozenset[str]  # the parameters that can be given by name, without the one for the context
+    needed: frozenset[str]  # those of them without a default
+    by_name: bool  # whether names are enough to call it
+    is_short: bool = False  # whether the last call was; see `Threads`
 
     @classmethod
     def of(cls, name: str, function: Callable[..., Any], *, process: bool, unpack: bool) -> Handler:
@@ -77,15 +88,26 @@ class Handler:
                 if parameter.kind is parameter.POSITIONAL_ONLY:
                     raise TypeError(f"the task `{name}`: the parameter of type TaskContext must not be positional only")
                 context = parameter.name
-        return cls(name, function, is_async, process, context, unpack, signature)
+        rest = [p for p in signature.parameters.values() if p.name != context]
+        named = [p for p in rest if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        needed = frozenset(p.name for p in named if p.default is p.empty)
+        by_name = all(p.kind is not p.POSITIONAL_ONLY for p in rest)
+        names = frozenset(p.name for p in named)
+        return cls(name, function, is_async, process, context, unpack, signature, names, needed, by_name)
 
-    def bind(self, context: TaskContext) -> inspect.BoundArguments:
+    def bind(self, context: TaskContext) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """How the function is called: a JSON object gives keyword arguments, any other value is the only one.
 
         Raises:
             PermanentError: the arguments do not fit.
         """
         given = context.arguments
+        if self.by_name and self.unpack and isinstance(given, dict) and self.needed <= given.keys() <= self.names:
+            return (), {**given, self.context: context} if self.context else given
+        bound = self._bind(given, context)
+        return bound.args, bound.kwargs
+
+    def _bind(self, given: Any, context: TaskContext) -> inspect.BoundArguments:
         named: dict[str, Any] = {self.context: context} if self.context else {}
         rest = [p for p in self.signature.parameters.values() if p.name != self.context]
         try:
@@ -108,12 +130,14 @@ class Handler:
 
 def success(attempt: Attempt, result: Any) -> dict[str, Any]:
     """The last report of a function that returned."""
-    report = {**ref_of(attempt.order), "state": "success", **attempt.after}
+    report = {**attempt.ref, "state": "success", **attempt.after}
     if result is not None:
         report["result"] = result
     for name in ("result", "data"):
+        if report.get(name) is None:
+            continue
         try:
-            size = len(json.dumps(report.get(name), allow_nan=False, ensure_ascii=False).encode())
+            size = len(_encode(report[name]).encode())
         except (TypeError, ValueError, RecursionError) as error:
             return failure(attempt.order, PermanentError(f"the {name} of the task is no JSON: {error}"), {})
         if size > MOST_VALUE:
@@ -136,7 +160,7 @@ def failure(order: dict[str, Any], error: BaseException, after: dict[str, Any]) 
     if isinstance(error, PermanentError):
         told["permanent"] = True
     try:
-        fits = len(json.dumps(after, allow_nan=False, ensure_ascii=False).encode()) <= MOST_VALUE
+        fits = len(_encode(after).encode()) <= MOST_VALUE
     except (TypeError, ValueError, RecursionError):
         fits = False
     return {**ref_of(order), "state": "failed", "error": told, **(after if fits else {})}
@@ -145,7 +169,7 @@ def failure(order: dict[str, Any], error: BaseException, after: dict[str, Any]) 
 def ended(attempt: Attempt, error: BaseException) -> dict[str, Any]:
     """The last report of an attempt whose function raised."""
     report = failure(attempt.order, error, attempt.after)
-    if attempt.told.is_set() and report["state"] == "failed":
+    if attempt.is_told and report["state"] == "failed":
         # That it does not go well once it was asked to end is no failure of the function.
         report["state"] = "cancelled"
     return report
@@ -154,42 +178,74 @@ def ended(attempt: Attempt, error: BaseException) -> dict[str, Any]:
 class Threads:
     """Threads for functions that block: as many as are at work at once, kept for the next ones.
 
+    To wake a thread costs more than a short call. So one thread makes the short calls that are there, one after the other. If
+    one of them takes longer than the last time, the rest goes to other threads after `RELIEVE_S`.
+
     They do not keep the program alive: a function that never returns cannot stop it from ending.
     """
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._calls: collections.deque[Callable[[], None]] = collections.deque()
+        self._idle: list[threading.Lock] = []  # each is released to wake the thread that waits for it
         self._count = 0
+        self._is_relief_due = False
 
-    def submit(self, call: Callable[[], None]) -> None:
-        """Calls it in a thread."""
-        self._work.put(call)
-        if not self._idle.acquire(blocking=False):
-            self._count += 1
-            threading.Thread(target=self._serve, name=f"webloom-task-{self._count}", daemon=True).start()
+    def submit(self, call: Callable[[], None], is_short: bool = False) -> None:
+        """Calls it in a thread. Only for the event loop of one thread."""
+        with self._lock:
+            # A thread was woken for the one before, and takes this one next.
+            can_wait = is_short and len(self._calls) > 0
+            self._calls.append(call)
+        if not can_wait:
+            self._wake(1)
+        elif not self._is_relief_due:
+            self._is_relief_due = True
+            asyncio.get_running_loop().call_later(RELIEVE_S, self._relieve)
+
+    def _relieve(self) -> None:
+        self._is_relief_due = False
+        self._wake(len(self._calls))
+
+    def _wake(self, count: int) -> None:
+        for _ in range(count):
+            with self._lock:
+                thread = self._idle.pop() if self._idle else None
+            if thread is not None:
+                thread.release()
+            else:
+                self._count += 1
+                threading.Thread(target=self._serve, name=f"webloom-task-{self._count}", daemon=True).start()
 
     def _serve(self) -> None:
+        me = threading.Lock()
+        me.acquire()
         while True:
-            call = self._work.get()
+            with self._lock:
+                call = self._calls.popleft() if self._calls else None
+                if call is None:
+                    self._idle.append(me)
+            if call is None:
+                me.acquire()
+                continue
             try:
                 call()
             except BaseException:
                 log.exception("a task's thread failed")
-            self._idle.release()
 
 
 def run_in_thread(handler: Handler, attempt: Attempt, finish: Callable[[Attempt, dict[str, Any]], None]) -> None:
     """The body of a thread: calls the function and says what became of it."""
     context = TaskContext(attempt)
     interrupter = _Interrupter(attempt)
+    began = time.monotonic()
 
     def call() -> dict[str, Any]:
         _current.set(context)
         try:
             with interrupter:
-                bound = handler.bind(context)
-                result = handler.function(*bound.args, **bound.kwargs)
+                positional, named = handler.bind(context)
+                result = handler.function(*positional, **named)
             return success(attempt, result)
         except BaseException as error:
             return ended(attempt, error)
@@ -198,11 +254,14 @@ def run_in_thread(handler: Handler, attempt: Attempt, finish: Callable[[Attempt,
         report = contextvars.copy_context().run(call)
     except Cancelled as error:  # an interruption that came a moment late, and so outside of the function
         report = ended(attempt, error)
+    handler.is_short = time.monotonic() - began < SHORT_S
     finish(attempt, report)
 
 
 class _Interrupter:
     """Raises `Cancelled` in a thread that does not end when its lease does. It cannot interrupt a call of C code."""
+
+    __slots__ = ("attempt", "lock", "thread")
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -237,8 +296,8 @@ async def run_in_loop(handler: Handler, attempt: Attempt, finish: Callable[[Atte
     _current.set(context)
     try:
         context.check()
-        bound = handler.bind(context)
-        report = success(attempt, await handler.function(*bound.args, **bound.kwargs))
+        positional, named = handler.bind(context)
+        report = success(attempt, await handler.function(*positional, **named))
     except asyncio.CancelledError:
         report = ended(attempt, Cancelled(attempt.cancel_reason or "the worker ends"))
     except BaseException as error:

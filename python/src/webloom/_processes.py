@@ -52,7 +52,7 @@ class Processes:
             attempt.stop = process.kill
             with lock:
                 connection.send(("run", handler.name, handler.function, handler.unpack, attempt.order))
-            if attempt.told.is_set():
+            if attempt.is_told:
                 attempt.ask()
         except Exception as error:
             finish(attempt, ended(attempt, error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import logging
 import threading
 import time
@@ -40,22 +41,33 @@ class RetryLater(WebloomError):
     """Raised by a handler: this worker gives the attempt up, and the broker gives it to another worker, or to this one again."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class Attempt:
     """One attempt: what the handler and the connection share. It may be used from any thread."""
+
+    __slots__ = (
+        "_changed", "_event", "_lines", "_progress", "after", "ask", "began_at", "by_broker", "cancel_reason", "is_dirty",
+        "is_told", "key", "lease_end", "lease_s", "lock", "order", "ref", "said_at", "stop", "stopped",
+    )  # fmt: skip
 
     def __init__(self, order: dict[str, Any], changed: Callable[[], None]) -> None:
         self.order = order
         self.key = key_of(order)
+        self.ref = ref_of(order)
         self.lease_s = order["lease"] / 1000
         self.lease_end = 0.0  # on the clock of time.monotonic; the connection moves it
         self.began_at: float | None = None
         self.said_at: float | None = None
         self.cancel_reason: str | None = None
         self.by_broker = False
-        self.ask: Callable[[], None] = lambda: None  # how the function is asked to end, beside `told`
-        self.stop: Callable[[], None] = lambda: None  # ends the function, if it can be ended from outside
+        self.ask: Callable[[], None] = _nothing  # how the function is asked to end, beside `is_told`
+        self.stop: Callable[[], None] = _nothing  # ends the function, if it can be ended from outside
         self.stopped = False
-        self.told = threading.Event()
+        self.is_told = False  # whether it is asked to end
+        self._event: threading.Event | None = None  # made for the first function that waits: few do
         self.lock = threading.Lock()
         self.after: dict[str, Any] = {}  # goes with the last report
         self._changed = changed
@@ -68,9 +80,20 @@ class Attempt:
         with self.lock:
             is_first = self.cancel_reason is None
             self.cancel_reason = self.cancel_reason or reason
-        self.told.set()
+            self.is_told = True
+            event = self._event
+        if event is not None:
+            event.set()
         if is_first:
             self.ask()
+
+    def wait(self, seconds: float) -> None:
+        """Waits until it is asked to end, but no longer than that."""
+        with self.lock:
+            if self.is_told:
+                return
+            event = self._event = self._event or threading.Event()
+        event.wait(seconds)
 
     def say(self, progress: dict[str, Any]) -> None:
         with self.lock:
@@ -101,7 +124,7 @@ class Attempt:
         """What there is to say of it before its end."""
         with self.lock:
             progress, self._progress = self._progress, {}
-        report = {**ref_of(self.order), "state": "running", **progress}
+        report = {**self.ref, "state": "running", **progress}
         lines = self.take_lines()
         if lines:
             report["logs"] = lines
@@ -119,6 +142,11 @@ def ref_of(task: dict[str, Any]) -> dict[str, Any]:
     if task.get("instance"):
         ref["instance"] = task["instance"]
     return ref
+
+
+@functools.lru_cache(maxsize=1_000)
+def _logger_of(task: str) -> logging.Logger:
+    return logging.getLogger(f"webloom.task.{task}")
 
 
 class TaskContext:
@@ -155,13 +183,13 @@ class TaskContext:
         timeout = order.get("timeout")
         self.timeout: float | None = None if timeout is None else timeout / 1000
         """Seconds that the attempt may take; then the broker cancels it. `None`: no limit."""
-        self.log: logging.Logger | logging.LoggerAdapter[logging.Logger] = logging.getLogger(f"webloom.task.{self.name}")
+        self.log: logging.Logger | logging.LoggerAdapter[logging.Logger] = _logger_of(self.name)
         """A logger for the log of the run. Records of all other loggers go there as well."""
 
     @property
     def cancelled(self) -> bool:
         """Whether the task is to end."""
-        return self._attempt.told.is_set()
+        return self._attempt.is_told
 
     @property
     def cancel_reason(self) -> str | None:
@@ -187,7 +215,7 @@ class TaskContext:
         Raises:
             Cancelled: the task is to end.
         """
-        if self._attempt.told.is_set():
+        if self._attempt.is_told:
             raise Cancelled(self._attempt.cancel_reason or "cancelled")
 
     def sleep(self, seconds: float) -> None:
@@ -196,7 +224,7 @@ class TaskContext:
         Raises:
             Cancelled: the task is to end.
         """
-        self._attempt.told.wait(max(0.0, seconds))
+        self._attempt.wait(max(0.0, seconds))
         self.check()
 
     def progress(self, percent: float, text: str | None = None) -> None:

@@ -240,7 +240,7 @@ class Worker:
             elif handler.in_process:
                 threads.submit(lambda: processes.run(handler, attempt, engine.finish))
             else:
-                threads.submit(lambda: run_in_thread(handler, attempt, engine.finish))
+                threads.submit(lambda: run_in_thread(handler, attempt, engine.finish), handler.is_short)
 
         def begin_here(handler: Handler, attempt: Attempt) -> None:
             task = loop.create_task(run_in_loop(handler, attempt, engine.finish))
