@@ -21,6 +21,8 @@ pub mod cli;
 mod crawl;
 #[cfg(feature = "broker")]
 mod edge;
+#[cfg(feature = "agent")]
+mod names;
 #[cfg(any(feature = "agent", feature = "broker"))]
 mod open_files;
 #[cfg(any(feature = "agent", feature = "broker"))]

@@ -9,11 +9,12 @@ mod migrations;
 use std::path::{Path, PathBuf};
 
 /// Room, and the rooms that it may import besides itself. `cli` puts the programs together and may use all.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("config", &["domain", "protocol"]),
     ("fault", &[]),
+    ("names", &["domain"]),
     ("open_files", &[]),
     ("private", &[]),
     ("tls", &[]),
@@ -23,7 +24,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("actors", &["domain", "protocol", "config", "store", "package", "fault", "tls"]),
     ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
     ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
-    ("agent", &["domain", "protocol", "config", "open_files", "package", "private", "sockets", "tls"]),
+    ("agent", &["domain", "protocol", "config", "names", "open_files", "package", "private", "sockets", "tls"]),
     ("sdk", &["domain", "protocol", "config", "sockets", "tls"]),
     ("crawl", &["domain", "protocol", "config", "private", "sdk"]),
     ("broker", &["domain", "protocol", "config", "store", "actors", "service", "edge", "fault", "private", "tls"]),

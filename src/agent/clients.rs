@@ -6,10 +6,12 @@
 use super::content::ACCEPTED;
 use super::failure::fetch_error;
 use super::guard::{Guard, Place, Resolver};
+use crate::config::agent::AgentConfig;
 use crate::domain::download_targets::DownloadTargets;
 use crate::domain::ids::Identity;
 use crate::domain::origin::Began;
-use crate::domain::settings::{CookieMode, DownloadSettings};
+use crate::domain::settings::{CookieMode, DownloadSettings, user_agent};
+use crate::names::Names;
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::tls;
 use lru::LruCache;
@@ -35,7 +37,6 @@ const CONNECTION_IDLE: Duration = Duration::from_secs(30);
 const MOST_HEADERS: usize = 512;
 /// The same limit for HTTP/2, in bytes.
 const MOST_HEADER_BYTES: u32 = 512 << 10;
-const DEFAULT_USER_AGENT: &str = concat!("webloom/", env!("CARGO_PKG_VERSION"));
 
 type SitesByRunAndHost = LruCache<(Identity, Box<str>), Rc<Site>>;
 
@@ -47,7 +48,17 @@ pub struct Clients {
     /// Upper limit of the connections that `connected` have open.
     open: Cell<usize>,
     most_open: usize,
-    targets: Arc<DownloadTargets>,
+    all: Arc<Common>,
+}
+
+/// What all clients have in common.
+#[derive(Debug)]
+pub struct Common {
+    /// The targets that requests may go to.
+    pub targets: Arc<DownloadTargets>,
+    names: Arc<Names>,
+    /// Headers of requests that do not set them.
+    pub headers: HeaderMap,
 }
 
 /// A request that uses a connection of a site.
@@ -60,22 +71,25 @@ impl Drop for InUse {
 }
 
 impl Clients {
-    /// An empty cache for these targets, of an agent that works on up to `max_sites` sites with a pace at once.
+    /// An empty cache, of an agent with these settings.
     #[must_use]
-    pub fn new(targets: DownloadTargets, max_sites: usize) -> Self {
+    pub fn new(config: &AgentConfig) -> Self {
+        let max_sites = config.max_sites as usize;
+        let names = Arc::new(Names::new(config.name_servers.clone()));
+        let (targets, headers) = (Arc::new(config.targets.clone()), default_headers(config.contact.as_deref()));
         let sites = NonZeroUsize::new(MORE + 2 * max_sites).expect("not zero");
         Self {
             sites: RefCell::new(LruCache::sparse(sites)),
             connected: RefCell::new(LruCache::unbounded()),
             open: Cell::new(0),
             most_open: MORE + max_sites,
-            targets: Arc::new(targets),
+            all: Arc::new(Common { targets, names, headers }),
         }
     }
 
-    /// The targets that requests may go to.
-    pub fn targets(&self) -> &Arc<DownloadTargets> {
-        &self.targets
+    /// What all clients have in common.
+    pub fn common(&self) -> &Arc<Common> {
+        &self.all
     }
 
     /// The state of the host of `url` in this run.
@@ -206,7 +220,7 @@ impl Site {
     ///
     /// # Errors
     /// Kind *invalid*: the settings of the run do not make a valid client.
-    pub fn client(&self, needs: Needs, targets: &Arc<DownloadTargets>) -> Result<Client, FetchError> {
+    pub fn client(&self, needs: Needs, all: &Common) -> Result<Client, FetchError> {
         let mut clients = self.clients.borrow_mut();
         if let Some((_, client)) = clients.iter().find(|(known, _)| *known == needs) {
             return Ok(client.clone());
@@ -216,13 +230,14 @@ impl Site {
             clients.remove(0);
         }
         let guard = Guard {
-            targets: targets.clone(),
+            names: Arc::clone(&all.names),
+            targets: Arc::clone(&all.targets),
             target: needs.target.clone(),
             began: needs.began.clone(),
             was_public: self.was_public.clone(),
             proxy: needs.proxy.as_ref().map(Place::of),
         };
-        let client = build(guard, needs.proxy.as_ref()).map_err(|why| fetch_error(FetchErrorKind::Invalid, why))?;
+        let client = build(guard, needs.proxy.as_ref(), all.headers.clone()).map_err(|why| fetch_error(FetchErrorKind::Invalid, why))?;
         clients.push((needs, client.clone()));
         Ok(client)
     }
@@ -281,18 +296,19 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 
 /// Default headers of every request.
 #[must_use]
-pub fn default_headers() -> HeaderMap {
-    let values = [(ACCEPT, "*/*"), (USER_AGENT, DEFAULT_USER_AGENT), (ACCEPT_ENCODING, ACCEPTED)];
-    values.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+pub fn default_headers(contact: Option<&str>) -> HeaderMap {
+    let agent = HeaderValue::from_str(&user_agent(contact)).expect("a contact is checked to be a word of ASCII characters");
+    let values = [(ACCEPT, HeaderValue::from_static("*/*")), (USER_AGENT, agent), (ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED))];
+    values.into_iter().collect()
 }
 
-fn build(guard: Guard, proxy: Option<&Url>) -> Result<Client, String> {
+fn build(guard: Guard, proxy: Option<&Url>, headers: HeaderMap) -> Result<Client, String> {
     let mut tls = tls::client();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls)
         .http2_max_header_list_size(MOST_HEADER_BYTES)
-        .default_headers(default_headers())
+        .default_headers(headers)
         .dns_resolver(Resolver(Arc::new(guard)))
         // The agent follows redirects itself, hop by hop, and checks each target.
         .redirect(redirect::Policy::none())

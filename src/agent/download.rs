@@ -105,7 +105,7 @@ impl Downloader {
     #[must_use]
     pub fn new(config: &AgentConfig) -> Self {
         Self {
-            clients: Clients::new(config.targets.clone(), config.max_sites as usize),
+            clients: Clients::new(config),
             memory: Memory::new((config.memory_mb as usize) << 20),
             changer: Rc::new(Changer::new(config.change_ip_command.clone(), config.waits.change_ip)),
             retry_download: config.retry_download,

@@ -4,6 +4,7 @@
 use super::failure::fetch_error;
 use crate::domain::download_targets::{DownloadTargets, is_public};
 use crate::domain::origin::Began;
+use crate::names::Names;
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -43,6 +44,8 @@ impl Place {
 /// Resolves names for the connections of one client, which go to one host and port, or to a proxy.
 #[derive(Debug)]
 pub struct Guard {
+    /// Resolves names.
+    pub names: Arc<Names>,
     /// The targets that the owner permits.
     pub targets: Arc<DownloadTargets>,
     /// The host.
@@ -81,7 +84,7 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let name = name.as_str();
             let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
-            let found: Vec<IpAddr> = tokio::net::lookup_host((bare, 0)).await?.map(|address| address.ip()).collect();
+            let found = guard.names.lookup(bare).await?;
             let targets = guard.judge(name, &found).map_err(Refused)?;
             let addresses: Addrs = Box::new(targets.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(addresses)

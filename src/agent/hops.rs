@@ -94,7 +94,7 @@ impl Trip<'_> {
             if redirects == 0 {
                 *tries += 1;
             }
-            let sent = sent(&request);
+            let sent = sent(&request, &self.clients.common().headers);
             let _in_use = self.clients.connect(self.run, &hop.url, &site);
             let response = match send(&client, request, deadline, timeout).await {
                 Ok(response) => response,
@@ -154,7 +154,8 @@ impl Trip<'_> {
     ) -> Result<(reqwest::Client, Request), FetchError> {
         let target = Place::of(&hop.url);
         let began = Began::at(self.settings.start_origins.as_deref(), &hop.url);
-        let targets = self.clients.targets();
+        let all = self.clients.common();
+        let targets = &all.targets;
         targets.judge_host(&target.host, target.port, &began).map_err(refused)?;
         let proxy = asked.proxy.as_deref().or(self.settings.site.proxy.as_deref()).filter(|proxy| !proxy.is_empty());
         let proxy = proxy.map(check_proxy).transpose().map_err(|why| fetch_error(FetchErrorKind::Invalid, format!("site.proxy: {why}")))?;
@@ -163,7 +164,7 @@ impl Trip<'_> {
             let judged = targets.judge_host(&place.host, place.port, &Began::elsewhere());
             judged.map_err(|why| refused(format!("proxy not permitted: {why}")))?;
         }
-        let client = site.client(Needs { address: self.address, target, began, proxy }, targets)?;
+        let client = site.client(Needs { address: self.address, target, began, proxy }, all)?;
         let mut request = client.request(hop.method.clone(), hop.url.clone()).headers(self.headers(hop, asked, first, home)?);
         if let Some(body) = hop.body {
             request = request.body(body.to_owned());

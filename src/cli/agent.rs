@@ -59,6 +59,13 @@ pub struct Args {
     /// The IP address to report, where the broker cannot see it
     #[arg(long, env = "WEBLOOM_IP")]
     ip: Option<String>,
+    /// A page or mail address, so that owners of sites can contact you: in the User-Agent of jobs without their own [default: none]
+    #[arg(long, env = "WEBLOOM_CONTACT", value_name = "URL")]
+    contact: Option<String>,
+    /// Resolve names with these DNS servers (ADDRESS or ADDRESS:PORT), or `system` for the system's resolver, without a cache of answers
+    /// [default: those of the system, with a cache]
+    #[arg(long, env = "WEBLOOM_NAME_SERVERS", value_name = "SERVER", value_delimiter = ',')]
+    name_servers: Option<Vec<String>>,
     /// Private, loopback and link-local targets that downloads may go to, besides the origins of their run: networks like 10.0.0.0/8,
     /// addresses, host, host:port, *.suffix [default: none]
     #[arg(long, env = "WEBLOOM_DOWNLOAD_ALLOW", value_delimiter = ',')]
@@ -142,6 +149,8 @@ pub fn run(args: Args) -> Result<(), String> {
         data_dir: args.data_dir,
         change_ip_command: args.change_ip_command,
         ip: args.ip,
+        contact: args.contact,
+        name_servers: args.name_servers,
         download_allow: args.download_allow,
         download_deny: args.download_deny,
         programs: ProgramLayer {

@@ -7,7 +7,9 @@ use super::addresses::Addresses;
 use super::programs::{ProgramLayer, ProgramSettings};
 use crate::domain::download_targets::DownloadTargets;
 use crate::domain::ids::NodeId;
+use crate::domain::name_servers::NameServers;
 use crate::domain::node::is_name;
+use crate::domain::settings::check_contact;
 use crate::domain::targets::Rule;
 use crate::protocol::token::own;
 use std::fmt;
@@ -54,6 +56,10 @@ pub struct AgentLayer {
     pub change_ip_command: Option<Vec<String>>,
     /// The reported IP address, if the broker cannot see it.
     pub ip: Option<String>,
+    /// A page or mail address for owners of sites, in the `User-Agent` of jobs without their own.
+    pub contact: Option<String>,
+    /// `system`, or addresses of name servers; none: those of the system's configuration.
+    pub name_servers: Option<Vec<String>>,
     /// Private, loopback and link-local targets that downloads may use.
     pub download_allow: Option<Vec<String>>,
     /// Targets that downloads may not use.
@@ -89,6 +95,11 @@ impl AgentLayer {
             allow: rules("downloadAllow", self.download_allow, &mut wrong),
             deny: rules("downloadDeny", self.download_deny, &mut wrong),
         };
+        let contact = self.contact.and_then(|text| check_contact(&text).map_err(|why| wrong.push(format!("contact: {why}"))).ok());
+        let name_servers = NameServers::of(self.name_servers.unwrap_or_default()).unwrap_or_else(|why| {
+            wrong.push(format!("nameServers: {why}"));
+            NameServers::default()
+        });
         let token = self.token.filter(|token| !token.is_empty());
         let token = token.map(|text| match own(&text, &["agent", "admin"]) {
             (Some(role @ ("readonly" | "worker" | "operator" | "editor")), _) => {
@@ -123,6 +134,8 @@ impl AgentLayer {
             change_ip_command: self.change_ip_command.unwrap_or_default(),
             ip,
             targets,
+            contact,
+            name_servers,
             programs,
             ..defaults
         })
@@ -193,6 +206,10 @@ pub struct AgentConfig {
     pub change_ip_command: Vec<String>,
     /// The reported IP address.
     pub ip: Option<IpAddr>,
+    /// How owners of sites can contact the agent's owner.
+    pub contact: Option<String>,
+    /// Who resolves the names of sites.
+    pub name_servers: NameServers,
     /// Allowed targets of downloads.
     pub targets: DownloadTargets,
     /// What the broker may run on this machine.
@@ -249,6 +266,8 @@ impl Default for AgentConfig {
             change_ip_command: Vec::new(),
             ip: None,
             targets: DownloadTargets::default(),
+            contact: None,
+            name_servers: NameServers::default(),
             programs: ProgramSettings::default(),
             waits: Waits::default(),
         }
@@ -315,6 +334,8 @@ mod tests {
             name: some("a\tb"),
             change_ip_command: list(&[""]),
             ip: some("here"),
+            contact: some("me"),
+            name_servers: list(&["10.0.0.1", "dns.example"]),
             download_allow: list(&["10.0.0.0/8", "a b"]),
             download_deny: list(&["10.0.0.0/99"]),
             ..AgentLayer::default()
@@ -335,12 +356,14 @@ mod tests {
             "nodeId",
             "changeIpCommand",
             "ip",
+            "contact",
+            "nameServers",
             "downloadAllow",
             "downloadDeny",
         ] {
             assert!(wrong.iter().any(|line| line.starts_with(&format!("{key}: "))), "{key} is not in {wrong:?}");
         }
-        assert_eq!(wrong.len(), 16);
+        assert_eq!(wrong.len(), 18);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::starts::{Start, start_url};
 use crate::domain::ids::JobId;
-use crate::domain::settings::check_proxy;
+use crate::domain::settings::{check_contact, check_proxy, user_agent};
 use crate::domain::sites::SiteBy;
 use crate::domain::targets::Rule;
 use clap::{Args, ValueEnum};
@@ -159,7 +159,7 @@ pub struct CrawlOptions {
     pub user_agent: Option<String>,
 
     /// Add this page or mail address to the User-Agent, so that owners of sites can contact you
-    #[arg(long, value_name = "URL", value_parser = contact, conflicts_with = "user_agent")]
+    #[arg(long, value_name = "URL", value_parser = check_contact, conflicts_with = "user_agent")]
     pub contact: Option<String>,
 
     /// Send this header with each request to the origins of the starts
@@ -280,8 +280,7 @@ impl CrawlOptions {
     /// The `User-Agent`, unless it is the agents' default.
     #[must_use]
     pub fn user_agent(&self) -> Option<String> {
-        let with_contact = |contact: &String| format!("webloom/{} (+{contact})", env!("CARGO_PKG_VERSION"));
-        self.user_agent.clone().or_else(|| self.contact.as_ref().map(with_contact))
+        self.user_agent.clone().or_else(|| self.contact.as_deref().map(|contact| user_agent(Some(contact))))
     }
 
     /// The settings for all sites of the crawl: the property `Site`.
@@ -353,15 +352,6 @@ fn cookies(text: &str) -> Result<String, String> {
     let text = header_value(text)?.trim_end_matches(';').to_owned();
     let is_pair = |pair: &str| pair.split_once('=').is_some_and(|(name, _)| !name.trim().is_empty());
     if text.split(';').all(is_pair) { Ok(text) } else { Err("name=value; name=value is expected".to_owned()) }
-}
-
-fn contact(text: &str) -> Result<String, String> {
-    let text = header_value(text)?;
-    let is_page = Url::parse(&text).is_ok_and(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
-    let is_mail = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
-    let is_one_word = !text.contains([' ', '(', ')', ';', '"', '\\']);
-    let expected = "a page (https://example.com/crawler) or a mail address is expected";
-    if is_one_word && (is_page || is_mail) { Ok(text) } else { Err(expected.to_owned()) }
 }
 
 fn proxy(text: &str) -> Result<String, String> {

@@ -38,6 +38,7 @@ pub mod lifecycle;
 #[cfg(feature = "broker")]
 pub mod live;
 pub mod matchmaker;
+pub mod name_servers;
 pub mod node;
 pub mod origin;
 pub mod redirect;

@@ -114,6 +114,26 @@ pub fn check_proxy(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// The `User-Agent` of a program that has no other: the project, and how to contact the user.
+#[must_use]
+pub fn user_agent(contact: Option<&str>) -> String {
+    let contact = contact.map(|contact| format!(" (+{contact})")).unwrap_or_default();
+    format!("webloom/{}{contact}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Checks a contact for owners of sites.
+///
+/// # Errors
+/// It is neither the URL of a page nor a mail address, or could not stand in a `User-Agent`.
+pub fn check_contact(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_page = Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
+    let is_mail = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+    let is_one_word = !text.contains([' ', '(', ')', ';', '"', '\\']) && text.bytes().all(|b| b.is_ascii_graphic());
+    let expected = "a page (https://example.com/crawler) or a mail address is expected";
+    if is_one_word && (is_page || is_mail) { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
+}
+
 /// The two cookie modes of the seeds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
@@ -195,6 +215,18 @@ impl Default for QueueSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_contact_is_a_page_or_an_address() {
+        for good in ["https://example.com/bot", "mailto:a@b.c", " me@example.com "] {
+            assert_eq!(check_contact(good).as_deref(), Ok(good.trim()));
+        }
+        for bad in ["", "me", "javascript:x", "a@b", "https://a b/", "a@b.c)", "b\u{e9}@c.d", "a@b.c\nx: y"] {
+            assert!(check_contact(bad).is_err(), "{bad}");
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!([user_agent(None), user_agent(Some("a@b.c"))], [format!("webloom/{version}"), format!("webloom/{version} (+a@b.c)")]);
+    }
 
     #[test]
     fn a_proxy_that_cannot_be_spoken_to_is_refused() {

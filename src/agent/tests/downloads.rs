@@ -3,6 +3,7 @@
 use super::site::{Gate, Reply, Site, answer, raw};
 use super::{config, fetch, get, kind, rules};
 use crate::agent::download::Downloader;
+use crate::config::agent::AgentConfig;
 use crate::domain::settings::DownloadSettings;
 use crate::protocol::node::FetchErrorKind as Kind;
 use flate2::Compression;
@@ -184,6 +185,10 @@ async fn a_request_is_sent_as_it_is_written() {
     assert_eq!((hits[0].header("x-site"), hits[0].header("x-both")), (Some("s"), Some("own")));
     assert_eq!(hits[0].header("user-agent"), Some(concat!("webloom/", env!("CARGO_PKG_VERSION"))));
     assert_eq!(hits[1].header("user-agent"), Some("other/1"));
+    let config = AgentConfig { contact: Some("https://example.com/bot".to_owned()), ..config() };
+    Downloader::new(&config).fetch(&rules(once()), &get(&site.url("/"))).await;
+    let with_contact = concat!("webloom/", env!("CARGO_PKG_VERSION"), " (+https://example.com/bot)");
+    assert_eq!(site.hits().last().expect("a hit").header("user-agent"), Some(with_contact));
 }
 
 #[actix_rt::test]

@@ -6,6 +6,7 @@ mod broker;
 mod change_ip;
 mod codings;
 mod downloads;
+mod names;
 #[cfg(feature = "broker")]
 mod paced;
 #[cfg(feature = "broker")]

@@ -8,6 +8,7 @@ pub mod axe;
 pub mod browser;
 pub mod certificates;
 pub mod crawl;
+pub mod dns;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
