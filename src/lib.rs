@@ -21,7 +21,7 @@ pub mod cli;
 mod crawl;
 #[cfg(feature = "broker")]
 mod edge;
-#[cfg(feature = "agent")]
+#[cfg(any(feature = "agent", feature = "broker"))]
 mod names;
 #[cfg(any(feature = "agent", feature = "broker"))]
 mod open_files;

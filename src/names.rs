@@ -1,4 +1,4 @@
-//! Resolves the names of sites by DNS, with a cache: an answer is kept as long as it allows (TTL), also that there is no such name.
+//! Resolves the names of sites, for agents and for brokers whose jobs count sites by address. By DNS, with a cache: an answer is kept as long as it allows (TTL), also that there is no such name.
 //!
 //! `/etc/hosts` and `/etc/resolv.conf` are obeyed, and read again when they have changed. Names without a dot and those in `.local`, which may be known
 //! to other sources than DNS, are left to the system's resolver, and so is everything if the setting says so.
@@ -23,7 +23,7 @@ const MOST_ANSWERS: u64 = 16_384;
 const MOST_QUERIES: usize = 1_024;
 
 /// See the module documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Names {
     servers: NameServers,
     dns: Mutex<Option<Dns>>,

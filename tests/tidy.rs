@@ -21,13 +21,13 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("package", &["protocol"]),
     ("sockets", &["protocol"]),
     ("store", &["domain", "fault", "open_files", "private", "tls"]),
-    ("actors", &["domain", "protocol", "config", "store", "package", "fault", "tls"]),
+    ("actors", &["domain", "protocol", "config", "names", "store", "package", "fault", "tls"]),
     ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
     ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
     ("agent", &["domain", "protocol", "config", "names", "open_files", "package", "private", "sockets", "tls"]),
     ("sdk", &["domain", "protocol", "config", "sockets", "tls"]),
     ("crawl", &["domain", "protocol", "config", "private", "sdk"]),
-    ("broker", &["domain", "protocol", "config", "store", "actors", "service", "edge", "fault", "private", "tls"]),
+    ("broker", &["domain", "protocol", "config", "names", "store", "actors", "service", "edge", "fault", "private", "tls"]),
 ];
 
 /// A crate, and the only folders that may name it.

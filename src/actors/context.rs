@@ -31,6 +31,7 @@ use crate::domain::node::shown_name;
 use crate::domain::run::RunState;
 use crate::domain::sites::SiteRule;
 use crate::domain::time::Timestamp;
+use crate::names::Names;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, Store};
@@ -315,7 +316,7 @@ impl BrokerContext {
             outbound: Arc::default(),
             followers: Arc::default(),
             fleet: Arc::default(),
-            sites: Arc::new(Sites::new(Vec::new(), &times)),
+            sites: Arc::new(Sites::new(Vec::new(), Names::default(), &times)),
             packages: Arc::default(),
             brokers,
             lease_ms: LeaseConfig::default().ttl_ms,
@@ -342,10 +343,10 @@ impl BrokerContext {
         self
     }
 
-    /// Sets the operator's limits for sites.
+    /// Sets the operator's limits for sites, and who resolves their names.
     #[must_use]
-    pub fn with_site_rules(mut self, rules: Vec<SiteRule>) -> Self {
-        self.sites = Arc::new(Sites::new(rules, &self.times));
+    pub fn with_sites(mut self, rules: Vec<SiteRule>, names: Names) -> Self {
+        self.sites = Arc::new(Sites::new(rules, names, &self.times));
         self
     }
 

@@ -5,9 +5,11 @@ use crate::domain::ids::Identity;
 use crate::domain::robots::Robots;
 use crate::domain::sites::{Board, Ended, Outcome, SiteRule};
 use crate::domain::time::Timestamp;
+use crate::names::Names;
 use crate::protocol::node::FetchError;
 use crate::protocol::sites::SiteErrorOutput;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +19,11 @@ const MOST_ROBOTS: usize = 100_000;
 const MOST_FETCHES: usize = 1_000;
 /// Number of files that are evicted at once, because the search for them takes time.
 const ROBOTS_EVICTED: usize = 1_000;
+/// Number of hosts with a known address, after which those whose time is over are removed, or all.
+const MOST_ADDRESSES: usize = 100_000;
+/// How long the address of a host counts, in milliseconds; and how long a lookup that failed is not repeated.
+const ADDRESS_MS: i64 = 600_000;
+const NO_ADDRESS_MS: i64 = 60_000;
 /// Number of domains with a delay, after which those whose time is over are removed.
 const MOST_DELAYS: usize = 10_000;
 /// Maximum number of sites whose last error is kept.
@@ -88,6 +95,10 @@ pub struct Sites {
     troubles: Mutex<HashMap<Arc<str>, Trouble>>,
     /// The longest delay that a robots.txt asks for at each domain, and how long it is known.
     delays: Mutex<HashMap<Arc<str>, (u32, Timestamp)>>,
+    /// The addresses of hosts whose sites count by address; `None`: the lookup failed. Each is valid until a time.
+    addresses: Mutex<HashMap<Arc<str>, (Option<IpAddr>, Timestamp)>>,
+    /// Resolves their names.
+    pub names: Arc<Names>,
     /// The operator's limits.
     pub rules: Vec<SiteRule>,
     requests: [AtomicU64; OUTCOMES.len()],
@@ -98,7 +109,7 @@ pub struct Sites {
 impl Sites {
     /// The state at the start of a broker.
     #[must_use]
-    pub fn new(rules: Vec<SiteRule>, times: &Times) -> Self {
+    pub fn new(rules: Vec<SiteRule>, names: Names, times: &Times) -> Self {
         // The right survives two lost heartbeats.
         let right_ms = LEAST_RIGHT_MS.max(times.node_heartbeat * 3);
         Self {
@@ -107,6 +118,8 @@ impl Sites {
             fetches: Mutex::default(),
             troubles: Mutex::default(),
             delays: Mutex::default(),
+            addresses: Mutex::default(),
+            names: Arc::new(names),
             requests: Default::default(),
             rules,
             right_ms,
@@ -165,6 +178,26 @@ impl Sites {
             Some(_) => {}
             None => fetches.retain(|_, (other, _)| *other != run),
         }
+    }
+
+    /// The address of a host: `None` if it must be looked up, `Some(None)` if there is none.
+    #[must_use]
+    pub fn address(&self, host: &str, now: Timestamp) -> Option<Option<IpAddr>> {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.get(host).filter(|(_, until)| *until > now).map(|(address, _)| *address)
+    }
+
+    /// Keeps the result of a lookup. Of several addresses the least is taken, IPv4 first, so that hosts with the same addresses are one site.
+    pub fn note_addresses(&self, host: Arc<str>, found: &[IpAddr], now: Timestamp) {
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() >= MOST_ADDRESSES {
+            addresses.retain(|_, (_, until)| *until > now);
+            if addresses.len() >= MOST_ADDRESSES {
+                addresses.clear();
+            }
+        }
+        let address = found.iter().map(|address| address.to_canonical()).min();
+        addresses.insert(host, (address, now.plus_ms(if address.is_some() { ADDRESS_MS } else { NO_ADDRESS_MS })));
     }
 
     /// The robots.txt of one of a domain's hosts asks for a delay. The longest of its hosts counts for all of them. Both times are of the wall
@@ -232,7 +265,7 @@ mod tests {
     #[test]
     fn the_last_error_of_a_site_is_kept_until_it_answers() {
         use crate::protocol::node::FetchErrorKind;
-        let sites = Sites::new(Vec::new(), &Times::default());
+        let sites = Sites::new(Vec::new(), Names::default(), &Times::default());
         let trouble = |at: usize| Trouble {
             error: Arc::new(FetchError { kind: FetchErrorKind::Dns, message: "no such host".into(), retryable: true }),
             tries: 1,
@@ -248,8 +281,20 @@ mod tests {
     }
 
     #[test]
+    fn hosts_with_the_same_addresses_have_the_same_one() {
+        let sites = Sites::new(Vec::new(), Names::default(), &Times::default());
+        let [a, b, mapped]: [IpAddr; 3] = ["10.0.0.1", "2001:db8::1", "::ffff:10.0.0.1"].map(|text| text.parse().expect("an address"));
+        sites.note_addresses("x".into(), &[b, a], Timestamp(0));
+        sites.note_addresses("y".into(), &[mapped, b], Timestamp(0));
+        sites.note_addresses("z".into(), &[], Timestamp(0));
+        let at = |host, now| sites.address(host, Timestamp(now));
+        assert_eq!([at("x", 0), at("y", 0), at("z", 0), at("w", 0)], [Some(Some(a)), Some(Some(a)), Some(None), None]);
+        assert_eq!((at("z", NO_ADDRESS_MS), at("x", NO_ADDRESS_MS), at("x", ADDRESS_MS)), (None, Some(Some(a)), None));
+    }
+
+    #[test]
     fn the_longest_delay_of_a_domain_counts_until_it_expires() {
-        let sites = Sites::new(Vec::new(), &Times::default());
+        let sites = Sites::new(Vec::new(), Names::default(), &Times::default());
         let note = |delay_ms, until, now| sites.note_delay("shop.example".into(), delay_ms, Timestamp(until), Timestamp(now));
         note(2_000, 100, 0);
         note(500, 900, 0);
@@ -261,7 +306,7 @@ mod tests {
 
     #[test]
     fn one_run_fetches_a_robots_txt_and_its_right_ends() {
-        let sites = Sites::new(Vec::new(), &Times::default());
+        let sites = Sites::new(Vec::new(), Names::default(), &Times::default());
         let [one, other] = [1, 2].map(|n| Identity(uuid::Uuid::from_u128(n)));
         let (key, far): ((Arc<str>, Arc<str>), _) = (("http://a.test".into(), "bot".into()), ("http://b.test".into(), "bot".into()));
         let (now, until) = (Timestamp(1_000), Timestamp(5_000));

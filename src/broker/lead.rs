@@ -17,6 +17,7 @@ use crate::edge::forward::Standbys;
 use crate::edge::live::Live;
 use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, Guard, Owners};
+use crate::names::Names;
 use crate::service::Service;
 use crate::store::{
     CloseWorkers, CountNodes, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError,
@@ -134,7 +135,7 @@ pub(super) fn context(config: &BrokerConfig, store: Store, brokers: Brokers) -> 
     BrokerContext::new(store, times(config), Arc::new(brokers))
         .with_settings(config.alerts.clone(), config.keep)
         .with_outbound(Outbound::new(config.targets()))
-        .with_site_rules(config.site_rules.clone())
+        .with_sites(config.site_rules.clone(), Names::new(config.name_servers.clone()))
         .with_packages(Packages::of(&config.database))
         .with_lease(config.lease.ttl_ms)
 }

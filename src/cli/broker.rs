@@ -10,6 +10,7 @@ use crate::config::keep::KeepConfig;
 use crate::config::lease::{LeaseConfig, advertised};
 use crate::config::tokens::Tokens;
 use crate::domain::database::DatabaseAddress;
+use crate::domain::name_servers::NameServers;
 use crate::domain::sites::SiteRules;
 use crate::domain::targets::Rule;
 use crate::open_files;
@@ -114,6 +115,10 @@ pub struct Args {
     /// repeated; in the environment a comma or a line break separates rules
     #[arg(long = "site", env = "WEBLOOM_SITE", value_name = "RULE")]
     sites: Vec<SiteRules>,
+    /// Resolve the names of sites that jobs count by address (SiteBy=ip) with these DNS servers (ADDRESS or ADDRESS:PORT), or `system` for
+    /// the system's resolver [default: those of the system]
+    #[arg(long, env = "WEBLOOM_NAME_SERVERS", value_name = "SERVER", value_delimiter = ',')]
+    name_servers: Vec<String>,
     /// Cron expression with which clients of Scheduler.NET mean: do not schedule. May be repeated
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_IGNORE", value_delimiter = ';', default_values_t = SchedulerNet::default().ignored)]
     scheduler_net_ignore: Vec<String>,
@@ -191,6 +196,7 @@ impl Args {
             alerts,
             keep,
             callback_allow: self.callback_allow,
+            name_servers: NameServers::of(self.name_servers).map_err(|why| format!("--name-servers: {why}"))?,
             site_rules: self.sites.into_iter().flat_map(|rules| rules.0).collect(),
             scheduler_net: SchedulerNet {
                 ignored: self.scheduler_net_ignore,

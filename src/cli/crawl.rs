@@ -8,6 +8,7 @@ use crate::config::connections::ConnectionLimits;
 use crate::config::lease::LeaseConfig;
 use crate::config::tokens::Tokens;
 use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, check_outputs, drive, serve};
+use crate::domain::name_servers::NameServers;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
@@ -58,6 +59,7 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
         keep,
         callback_allow: Vec::new(),
         site_rules: Vec::new(),
+        name_servers: NameServers::default(),
         scheduler_net: SchedulerNet::default(),
         // Two crawls of one folder would each take pages of the other.
         lease: LeaseConfig { stands_by: false, ..LeaseConfig::default() },

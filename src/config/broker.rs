@@ -6,6 +6,7 @@ use super::keep::KeepConfig;
 use super::lease::LeaseConfig;
 use super::tokens::{LEAST, Tokens};
 use crate::domain::database::DatabaseAddress;
+use crate::domain::name_servers::NameServers;
 use crate::domain::sites::SiteRule;
 use crate::domain::targets::{Rule, Targets};
 use crate::domain::zone::Zone;
@@ -51,6 +52,8 @@ pub struct BrokerConfig {
     pub callback_allow: Vec<Rule>,
     /// The operator's limits for sites, for the runs of all jobs.
     pub site_rules: Vec<SiteRule>,
+    /// Who resolves the names of sites that are counted by address.
+    pub name_servers: NameServers,
     /// How jobs of Scheduler.NET clients are interpreted.
     pub scheduler_net: SchedulerNet,
     /// How it shares the database with other brokers.
@@ -203,6 +206,7 @@ mod tests {
             keep: KeepConfig::default(),
             callback_allow: Vec::new(),
             site_rules: Vec::new(),
+            name_servers: NameServers::default(),
             scheduler_net: SchedulerNet::default(),
             lease: LeaseConfig::default(),
         }

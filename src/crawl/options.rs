@@ -179,7 +179,8 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "TARGET", value_delimiter = ',', conflicts_with = "broker")]
     pub download_allow: Vec<Rule>,
 
-    /// What counts as one site for limits: host (with all its ports), or domain (example.co.uk with all its subdomains)
+    /// What counts as one site for limits: host (with all its ports), or domain (example.co.uk with all its
+    /// subdomains), or ip (all hosts with one address)
     #[arg(long, value_name = "KIND", default_value = "host", value_parser = site_by)]
     pub site_by: SiteBy,
 
@@ -362,7 +363,8 @@ fn site_by(text: &str) -> Result<SiteBy, String> {
     match text {
         "host" => Ok(SiteBy::Host),
         "domain" => Ok(SiteBy::Domain),
-        _ => Err("host or domain is expected".to_owned()),
+        "ip" => Ok(SiteBy::Ip),
+        _ => Err("host, domain or ip is expected".to_owned()),
     }
 }
 

@@ -116,7 +116,7 @@ fn what_makes_no_sense_is_refused() {
         "a --contact me",
         "a --contact javascript:x",
         "a --contact http://a/ --user-agent b",
-        "a --site-by ip",
+        "a --site-by net",
         "a --sitemap ftp://b/",
     ] {
         assert!(parse(line).is_err(), "{line}");

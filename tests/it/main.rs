@@ -14,6 +14,7 @@ mod audit_calls;
 mod backup;
 mod bad_input;
 mod bounds;
+mod by_address;
 mod callbacks;
 mod clean_system;
 mod clear_input;

@@ -55,7 +55,7 @@ impl RunActor {
         if pace == Pace::FREE {
             return None;
         }
-        let name = self.kind.frontier.site_name(site);
+        let name = self.turn_name(site);
         let granted = Granted { connections: 1, ..self.context.sites.board().granted(&name, pace) };
         // Some of its requests may have been sent already.
         Some(node::Pace { not_before: granted.delay_ms.into(), ..self.pace_of(site, granted) })

@@ -95,10 +95,15 @@ impl RunActor {
             return false;
         }
         if let Some(site) = site.filter(|_| waits && is_paced) {
-            let (name, until) = (self.kind.frontier.site_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
-            if self.kind.frontier.is_out(site) || !self.context.sites.board().renew(&name, self.identity(), until, now) {
+            // After a restart the address is not known: the node drops the block.
+            if self.lacks_address(site) || self.kind.frontier.is_out(site) {
                 return false;
             }
+            let (name, until) = (self.turn_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+            if !self.context.sites.board().renew(&name, self.identity(), until, now) {
+                return false;
+            }
+            self.note_holder(site, name);
         }
         let is_adopted = self.kind.frontier.adopt(seq, node, attempt, now);
         if is_adopted {
@@ -371,7 +376,7 @@ impl Handler<NodeHolds> for RunActor {
                 && self.kind.frontier.renew(*seq, node, now);
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
             if known && let Some(site) = self.kind.frontier.site_of(*seq).filter(|site| !self.kind.frontier.is_free(*site)) {
-                let (name, until) = (self.kind.frontier.site_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+                let (name, until) = (self.turn_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
                 self.context.sites.board().renew(&name, identity, until, now);
             }
             if (known || self.adopt(*seq, node, *attempt, now)) && !self.life.is_ending() {

@@ -33,7 +33,7 @@ impl RunActor {
         let now = Timestamp::steady();
         let leased: Vec<_> = self.kind.frontier.leases().filter_map(|(seq, _)| self.kind.frontier.site_of(seq)).collect();
         for site in leased.into_iter().chain(self.probed_sites()) {
-            let (name, wait_ms) = (self.kind.frontier.site_name(site), self.wait_after_loss(site));
+            let (name, wait_ms) = (self.turn_name(site), self.wait_after_loss(site));
             self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
         }
         if !self.probes().is_empty() {

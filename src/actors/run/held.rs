@@ -130,7 +130,15 @@ impl RunActor {
 
     fn site_output(&mut self, no: SiteNo, name: &Arc<str>, pending: usize, not_before: Timestamp, at_nodes: usize) -> RunSiteOutput {
         let (now, pace) = (Timestamp::steady(), self.pace(no));
-        let view = self.context.sites.board().view(name, now);
+        let turn = self.turn_name(no);
+        let (mut view, by_host) = {
+            let board = self.context.sites.board();
+            (board.view(&turn, now), board.view(name, now))
+        };
+        // A host that is held by hand, and whose turn belongs to its address.
+        if let Some(by_host) = by_host.filter(|by_host| by_host.held.is_some()) {
+            view = Some(by_host);
+        }
         let (mut next_at, mut delay) = (not_before, pace.delay_ms);
         let (mut held, mut held_by) = (None, None);
         if let Some(view) = view {

@@ -36,7 +36,7 @@ impl RunActor {
         let outcomes = outcomes(index);
         self.context.sites.count(&outcomes);
         self.note_trouble(site, &outcomes, index);
-        let (name, pace) = (self.kind.frontier.site_name(site), self.pace(site));
+        let (name, pace) = (self.turn_name(site), self.pace(site));
         if pace == Pace::FREE {
             let unpaced = unpaced_outcomes(index).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>();
             return self.learn_unpaced(name, &unpaced, ctx);

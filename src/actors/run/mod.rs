@@ -5,6 +5,7 @@
 
 mod again;
 mod blocks;
+mod by_address;
 mod cache;
 mod damage;
 mod delivery;

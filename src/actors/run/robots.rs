@@ -138,7 +138,7 @@ impl RunActor {
             self.announce(ctx);
             return sink.nothing();
         }
-        let (target, granted) = match self.turn_at_target(&url, site, granted) {
+        let (target, granted) = match self.turn_at_target(&url, site, granted, ctx) {
             Ok(taken) => taken,
             Err(later) => {
                 self.context.sites.end_fetch(Some(&key), self.identity());
@@ -185,7 +185,13 @@ impl RunActor {
     ///
     /// # Errors
     /// The site is not free until this time.
-    fn turn_at_target(&mut self, url: &Url, site: SiteNo, granted: Granted) -> Result<(Option<SiteNo>, Granted), Timestamp> {
+    fn turn_at_target(
+        &mut self,
+        url: &Url,
+        site: SiteNo,
+        granted: Granted,
+        ctx: &mut Context<Self>,
+    ) -> Result<(Option<SiteNo>, Granted), Timestamp> {
         let now = Timestamp::steady();
         let (origin, key) = (url.origin().ascii_serialization(), site_key(url, self.run.queue.sites.by, None));
         let target = self.sites_of(&[origin.as_str().into()])[0].filter(|target| *target != site);
@@ -198,11 +204,22 @@ impl RunActor {
             self.kind.turns.awaited.insert(target);
             return Err(now.plus_ms(TARGET_AGAIN_MS));
         }
-        let (name, pace) = (self.kind.frontier.site_name(target), self.pace(target));
+        if !self.find_turn_name(target, now, ctx) {
+            return Err(now.plus_ms(TARGET_AGAIN_MS));
+        }
+        let (name, pace) = (self.turn_name(target), self.pace(target));
+        if name == self.turn_name(site) {
+            // Both hosts have one address, whose turn this run has.
+            return Ok((None, granted));
+        }
+        if self.is_taken_by_another_host(target, &name) {
+            return Err(now.plus_ms(TARGET_AGAIN_MS));
+        }
         let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
         let taken = self.context.sites.board().take(&name, pace, self.identity(), until, now);
         match taken {
             Ok(granted) => {
+                self.note_holder(target, name);
                 // The site's own blocks wait for the end of the fetch.
                 self.kind.frontier.site_waits(target, now.plus_ms(PATIENCE_MS));
                 Ok((Some(target), granted))

@@ -22,6 +22,7 @@ use crate::protocol::problem::Problem;
 use actix::{AsyncContext, Context, SpawnHandle};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
@@ -29,6 +30,8 @@ use url::Url;
 const MOST_COUNTED: usize = 1_024;
 /// Maximum number of sites that are tried for one turn, before the next grant is needed.
 const MOST_ASKED: usize = 64;
+/// A host whose address is in use by another host of the run asks again after this many milliseconds.
+const SAME_ADDRESS_AGAIN_MS: i64 = 250;
 /// Maximum number of origins whose site is cached.
 const MOST_ORIGINS: usize = 100_000;
 /// After this many consecutive failures to fetch a robots.txt, the requests of its origin fail.
@@ -40,6 +43,10 @@ pub(super) struct Turns {
     /// The site of each known origin; `None` if it has no site.
     origins: HashMap<Box<str>, Option<SiteNo>>,
     paces: HashMap<SiteNo, Pace>,
+    /// What the turns of sites that count by address belong to.
+    pub(super) turn_names: HashMap<SiteNo, Arc<str>>,
+    /// The hosts of this run that had the last turns of addresses.
+    pub(super) holders: HashMap<Arc<str>, SiteNo>,
     /// robots.txt fetches in progress.
     pub(super) probes: HashMap<Seq, super::robots::Probe>,
     pub(super) probes_made: Seq,
@@ -185,7 +192,7 @@ impl RunActor {
         let pace = Pace { delay_ms, ..if pace == Pace::FREE { Pace { connections: 1, delay_ms: 0 } } else { pace } };
         self.kind.turns.paces.insert(site, pace);
         // The last request may have begun just now.
-        let (name, now) = (self.kind.frontier.site_name(site), Timestamp::steady());
+        let (name, now) = (self.turn_name(site), Timestamp::steady());
         let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
         self.context.sites.board().learn(&name, pace, &[nothing], now, now);
         true
@@ -223,15 +230,29 @@ impl RunActor {
     }
 
     /// Takes a turn at the first free site.
-    fn take_turn(&mut self, node: NodeId, now: Timestamp) -> Option<(SiteNo, Granted)> {
+    fn take_turn(&mut self, node: NodeId, now: Timestamp, ctx: &mut Context<Self>) -> Option<(SiteNo, Granted)> {
         let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
         for _ in 0..MOST_ASKED {
             let site = self.kind.frontier.next_site(node, now)?;
+            if !self.find_turn_name(site, now, ctx) {
+                continue;
+            }
             self.slow_down_with_domain(site);
-            let (name, pace, identity) = (self.kind.frontier.site_name(site), self.pace(site), self.identity());
-            let taken = self.context.sites.board().take(&name, pace, identity, until, now);
+            let (name, pace, identity) = (self.turn_name(site), self.pace(site), self.identity());
+            if self.is_taken_by_another_host(site, &name) {
+                self.kind.frontier.site_waits(site, now.plus_ms(SAME_ADDRESS_AGAIN_MS));
+                continue;
+            }
+            let mut board = self.context.sites.board();
+            // A host may be held by hand, and its address not.
+            let held = board.held_by_hand(&self.kind.frontier.site_name(site), now);
+            let taken = held.map_or_else(|| board.take(&name, pace, identity, until, now), |(_, until)| Err(until));
+            drop(board);
             match taken {
-                Ok(granted) => return Some((site, granted)),
+                Ok(granted) => {
+                    self.note_holder(site, name);
+                    return Some((site, granted));
+                }
                 Err(later) => self.kind.frontier.site_waits(site, later.max(now.plus_ms(1))),
             }
         }
@@ -241,7 +262,7 @@ impl RunActor {
     /// Dispatches a block of a site to a node, if a site is free.
     pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let taken = if self.life.is_ending() || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now) };
+        let taken = if self.life.is_ending() || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now, ctx) };
         let Some((site, granted)) = taken else { return sink.nothing() };
         let Some((seq, lease)) = self.kind.frontier.lease_at(site, sink.node(), now) else {
             self.turn_over(site, 0, ctx);
@@ -446,14 +467,14 @@ impl RunActor {
 
     /// How long a site is closed after its node was lost: the right of the node, and the delay after its last request.
     pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
-        let (name, pace) = (self.kind.frontier.site_name(site), self.pace(site));
+        let (name, pace) = (self.turn_name(site), self.pace(site));
         self.context.sites.right_ms + u64::from(self.context.sites.board().granted(&name, pace).delay_ms)
     }
 
     /// The pace in the message to a node with a turn.
     pub(super) fn pace_of(&self, site: SiteNo, granted: Granted) -> node::Pace {
         node::Pace {
-            site: self.kind.frontier.site_name(site).to_string(),
+            site: self.turn_name(site).to_string(),
             delay: granted.delay_ms.into(),
             jitter: granted.jitter_ms.into(),
             connections: granted.connections.into(),
@@ -467,7 +488,7 @@ impl RunActor {
         if self.kind.frontier.is_free(site) {
             return; // its blocks need no turns
         }
-        let (name, now) = (self.kind.frontier.site_name(site), Timestamp::steady());
+        let (name, now) = (self.turn_name(site), Timestamp::steady());
         let next = self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
         let is_awaited = self.kind.turns.awaited.remove(&site);
         self.kind.frontier.site_waits(site, if is_awaited { next.plus_ms(2 * TARGET_AGAIN_MS) } else { next });

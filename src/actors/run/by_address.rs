@@ -1,0 +1,87 @@
+//! Sites that are counted by address: the frontier has a queue for each host, and the turn belongs to the address.
+//!
+//! The broker looks the address up before a host gets its first turn. A host without an address is a site of its own.
+
+use super::RunActor;
+use crate::domain::frontier::SiteNo;
+use crate::domain::sites::SiteBy;
+use crate::domain::time::Timestamp;
+use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A lookup without a result after this many milliseconds is not waited for.
+const PATIENCE_MS: i64 = 60_000;
+
+impl RunActor {
+    /// The name under which the board knows a site: what its turn belongs to.
+    pub(super) fn turn_name(&self, site: SiteNo) -> Arc<str> {
+        self.kind.turns.turn_names.get(&site).cloned().unwrap_or_else(|| self.kind.frontier.site_name(site))
+    }
+
+    /// Whether the turn of a site would belong to an address that is not known yet.
+    pub(super) fn lacks_address(&mut self, site: SiteNo) -> bool {
+        let host = self.kind.frontier.site_name(site);
+        if !self.counts_by_address(&host) || self.kind.turns.turn_names.contains_key(&site) {
+            return false;
+        }
+        let Some(known) = self.known_address(&host) else { return true };
+        self.kind.turns.turn_names.insert(site, known);
+        false
+    }
+
+    /// What the turn of a host belongs to, as far as known.
+    fn known_address(&self, host: &Arc<str>) -> Option<Arc<str>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Some(address.to_canonical().to_string().into());
+        }
+        let known = self.context.sites.address(host, Timestamp::steady())?;
+        Some(known.map_or_else(|| Arc::clone(host), |address| address.to_string().into()))
+    }
+
+    /// Whether another host of this run has the turn. The board cannot tell two hosts of one run apart.
+    pub(super) fn is_taken_by_another_host(&self, site: SiteNo, turn: &str) -> bool {
+        let holder = self.kind.turns.holders.get(turn).copied().filter(|holder| *holder != site);
+        holder.is_some_and(|holder| self.kind.frontier.is_out(holder) || self.is_probed(holder))
+    }
+
+    /// A host has got a turn.
+    pub(super) fn note_holder(&mut self, site: SiteNo, turn: Arc<str>) {
+        if self.run.queue.sites.by == SiteBy::Ip {
+            self.kind.turns.holders.insert(turn, site);
+        }
+    }
+
+    fn counts_by_address(&self, name: &str) -> bool {
+        // Sites without a pace have no turns, and the names of origins.
+        self.run.queue.sites.by == SiteBy::Ip && !name.contains("://")
+    }
+
+    /// Finds out what the next turn of a site belongs to. Returns false if its address must be looked up first: then the site waits for that.
+    pub(super) fn find_turn_name(&mut self, site: SiteNo, now: Timestamp, ctx: &mut Context<Self>) -> bool {
+        let host = self.kind.frontier.site_name(site);
+        if !self.counts_by_address(&host) {
+            return true;
+        }
+        if let Some(name) = self.known_address(&host) {
+            self.kind.turns.turn_names.insert(site, name);
+            return true;
+        }
+        self.kind.frontier.site_waits(site, now.plus_ms(PATIENCE_MS));
+        let (sites, name) = (Arc::clone(&self.context.sites), Arc::clone(&host));
+        let lookup = async move {
+            let found = sites.names.lookup(&name).await;
+            if let Err(error) = &found {
+                log::info!("address of a site unknown, it counts by its name host={name} error={error}");
+            }
+            sites.note_addresses(name, &found.unwrap_or_default(), Timestamp::steady());
+        };
+        ctx.spawn(lookup.into_actor(self).map(move |(), this, ctx| {
+            if !this.life.is_ending() {
+                this.kind.frontier.site_waits(site, Timestamp::steady());
+                this.announce(ctx);
+            }
+        }));
+        false
+    }
+}

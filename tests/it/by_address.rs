@@ -1,0 +1,45 @@
+//! Hosts with one address are one site, if the job counts sites by address: judged by the log of the server that all of them lead to.
+
+use crate::support::api::Api;
+use crate::support::dns::NameServer;
+use crate::support::process::{Broker, agent};
+use crate::support::web::{Answer, Web};
+use crate::support::{journey, until};
+use serde_json::{Value, json};
+use std::net::Ipv4Addr;
+
+const DELAY_MS: u64 = 300;
+
+#[test]
+fn hosts_with_one_address_are_asked_one_after_the_other() {
+    journey(async {
+        let names = NameServer::start(|name| name.ends_with(".example").then_some((Ipv4Addr::LOCALHOST, 60)));
+        let server = names.address.to_string();
+        let web =
+            Web::serve(|asked| if asked.path == "/robots.txt" { Answer::status(404) } else { Answer::html("<p>text") }).expect("a port");
+        let broker = Broker::start(&["--name-servers", &server], "");
+        let (api, folders) = (Api::new(&broker.url), [(); 2].map(|()| tempfile::tempdir().expect("a folder")));
+        let args = ["--name-servers", &server, "--download-allow", "127.0.0.0/8"];
+        let _agents = folders.each_ref().map(|folder| agent(&broker.url, folder.path(), &args));
+        let (run, _) = api.run("it.ByAddress", &json!({ "SiteBy": "ip", "Delay": DELAY_MS.to_string() })).await;
+        let hosts = ["a.example", "b.example", "www.c.example"];
+        let url = |host: &str, page: u32| format!("http://{host}:{}/{page}", web.port);
+        let pages: Value = hosts.iter().flat_map(|host| (0..2).map(|page| json!({ "url": url(host, page) }))).collect();
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &pages).await.0, 200);
+        until("all pages", || async { (api.state(&run).await["success"] == 6).then_some(()) }).await;
+
+        let (_, sites) = api.get("/api/v1/sites").await;
+        let has = |name: &str| sites["items"].as_array().expect("sites").iter().any(|site| site["name"] == name);
+        assert!(has("127.0.0.1") && !hosts.iter().any(|host| has(host)), "{sites}");
+        let mut log = web.log();
+        log.sort_by_key(|entry| entry.begin);
+        assert_eq!(log.len(), 9, "six pages and three robots.txt: {log:?}");
+        // The delay counts from the end of the answer, in whole milliseconds.
+        for two in log.windows(2) {
+            let gap = two[1].begin.saturating_sub(two[0].begin);
+            assert!(gap >= (DELAY_MS - 5) * 1_000, "{gap} us between two requests to one address: {two:?}");
+        }
+        let asked: Vec<usize> = hosts.iter().map(|host| names.asked(host)).collect();
+        assert!(asked.iter().all(|asked| *asked <= 3), "the answers are kept: {asked:?}");
+    });
+}
