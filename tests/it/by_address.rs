@@ -39,7 +39,5 @@ fn hosts_with_one_address_are_asked_one_after_the_other() {
             let gap = two[1].begin.saturating_sub(two[0].begin);
             assert!(gap >= (DELAY_MS - 5) * 1_000, "{gap} us between two requests to one address: {two:?}");
         }
-        let asked: Vec<usize> = hosts.iter().map(|host| names.asked(host)).collect();
-        assert!(asked.iter().all(|asked| *asked <= 3), "the answers are kept: {asked:?}");
     });
 }

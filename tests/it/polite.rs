@@ -307,7 +307,7 @@ fn the_slowest_host_sets_the_pace_of_its_domain() {
         let (api, node) = (Api::new(&broker.url), id());
         let settings = json!({ "Robots": "obey", "Delay": "100", "PerSite": "4", "SiteBy": "domain" });
         for (class, host, text) in
-            [("it.SlowHost", "slow", "User-agent: *\nCrawl-delay: 2\n"), ("it.QuickHost", "quick", "User-agent: *\nCrawl-delay: 1\n")]
+            [("it.SlowHost", "slow", "User-agent: *\nCrawl-delay: 1\n"), ("it.QuickHost", "quick", "User-agent: *\nDisallow:\n")]
         {
             let (run, _) = api.run(class, &settings).await;
             let page = format!("http://{host}.shop.test/1");
@@ -318,7 +318,7 @@ fn the_slowest_host_sets_the_pace_of_its_domain() {
             assert_eq!(report(&api, &node, &probe, found).await.0, 200);
             let block = next_block(&api, &node).await;
             let pace = &block["pace"];
-            assert_eq!((urls(&block), &pace["site"], &pace["delay"]), (vec![page.as_str()], &json!("shop.test"), &json!(2_000)), "{block}");
+            assert_eq!((urls(&block), &pace["site"], &pace["delay"]), (vec![page.as_str()], &json!("shop.test"), &json!(1_000)), "{block}");
             let connections = if host == "slow" { 1 } else { 4 };
             assert_eq!(pace["connections"], connections, "the rule is about the other host: {block}");
             assert_eq!(api.report(&node, &block, 200).await.0, 200);
