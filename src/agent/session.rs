@@ -57,6 +57,8 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
     // When all received data had been read.
     let quiet = Cell::new(heard);
     let mut is_welcome = false;
+    // Blocks that came on this connection.
+    let mut received = 0;
     let mut heartbeat = ticks(agent.config.heartbeat);
     let mut is_early = false;
     let mut course = Course::On;
@@ -82,6 +84,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                         Ok(())
                     }
                     Ok(Some((message, bulk))) => {
+                        received += u64::from(matches!(message, ToNode::Block(_)));
                         receive(agent, message, bulk, &mut course);
                         Ok(())
                     }
@@ -95,7 +98,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                 if heard.elapsed() > silence {
                     Err(format!("no message from the broker for {} s", silence.as_secs()))
                 } else if is_welcome {
-                    beat(agent, machine, &mut socket).await
+                    beat(agent, machine, &mut socket, received).await
                 } else {
                     Ok(())
                 }
@@ -169,12 +172,19 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     ticks
 }
 
-async fn beat(agent: &Rc<Agent>, machine: &mut Machine, socket: &mut Socket) -> Result<(), String> {
+async fn beat(agent: &Rc<Agent>, machine: &mut Machine, socket: &mut Socket, received: u64) -> Result<(), String> {
     let load = machine.refresh();
     let holding = agent.holdings.list();
     let process_count = u32::try_from(holding.len() + agent.programs.at_work()).unwrap_or(u32::MAX);
     let programs = Some(agent.programs.list());
-    let heartbeat = Heartbeat { process_count, cpu: load.cpu, free_memory: load.free_memory, holding: Some(holding), programs };
+    let heartbeat = Heartbeat {
+        process_count,
+        cpu: load.cpu,
+        free_memory: load.free_memory,
+        holding: Some(holding),
+        received: Some(received),
+        programs,
+    };
     socket.send(&FromNode::Heartbeat(heartbeat)).await?;
     // The broker need not reply to a heartbeat, but it replies to this: so a dead connection is detected.
     socket.ping().await

@@ -96,6 +96,9 @@ pub struct Heartbeat {
     /// The blocks in progress, and those whose results are not yet accepted. Absent: not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<Vec<Holding>>,
+    /// Number of `block` messages that came on this connection. The broker sends no block again that is still on its way. Absent: not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<u64>,
     /// The running programs, and those whose end is not yet acknowledged. Absent: not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<ProgramRef>>,

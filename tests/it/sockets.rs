@@ -2,7 +2,7 @@
 
 use crate::support::api::{Api, id, requests};
 use crate::support::process::Broker;
-use crate::support::socket::{Node, Socket, Worker};
+use crate::support::socket::{Node, Socket, Worker, held};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -224,6 +224,39 @@ fn a_block_that_got_lost_on_the_way_comes_again() {
         );
         assert_eq!(node.report(&again["v"]).await.0, 200);
         assert!(other.socket.is_quiet());
+    });
+}
+
+#[test]
+fn a_block_that_is_on_its_way_is_not_sent_again() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Slow", &json!({ "BlockSize": "1" })).await;
+        let mut node = Node::connect(&api, &id(), "&maxprocesscount=2").await;
+        push(&api, &run, 0..1).await;
+        let slow = node.socket.find("block").await;
+        let beat = |received: u64, holding: &[Value]| {
+            let holding: Vec<Value> = holding.iter().map(held).collect();
+            json!({ "processCount": 0, "cpu": 1, "freeMemory": 1, "holding": holding, "received": received })
+        };
+        // As a node whose heartbeats come before it has read the block. After two seconds a block that is not listed counts as lost.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(2_500) {
+            node.socket.say("heartbeat", &beat(0, &[]));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        push(&api, &run, 1..2).await;
+        let next = node.socket.find("block").await;
+        assert_ne!(next["blockId"], slow["blockId"]);
+        assert!(node.socket.is_quiet());
+        // It has read both, and has not taken the first.
+        node.socket.say("heartbeat", &beat(2, &[next.clone()]));
+        let again = node.socket.find("block").await;
+        assert_eq!((&again["blockId"], &again["attempt"]), (&slow["blockId"], &slow["attempt"]));
+        for block in [again, next] {
+            assert_eq!(node.report(&block).await.0, 200);
+        }
     });
 }
 

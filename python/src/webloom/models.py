@@ -1031,6 +1031,9 @@ class HeartbeatCall(Model):
     processor_count: int | None = None
     #: The running programs, and those whose end is not yet acknowledged. Absent: not reported.
     programs: list[ProgramRef] | None = None
+    #: Number of `block` messages that came on this connection. The broker sends no block again that is still on
+    #: its way. Absent: not counted.
+    received: int | None = None
     #: Runs that it already works for: it gets no blocks of these.
     runnings: list[str] | None = None
 

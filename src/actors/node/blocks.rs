@@ -58,7 +58,9 @@ impl Handler<SendBlock> for NodeActor {
         let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
         let before = self.held.get(&m.block.block_id).map(|held| held.room);
         let room = m.permit.as_ref().map(NodePermit::room).or(before).unwrap_or(usual);
-        let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room, waits: false });
+        let sent_as = if self.sender.is_some() { self.sent + 1 } else { 0 };
+        let (block_id, held) =
+            (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room, waits: false, sent_as });
         if self.held.insert(block_id, held).is_none()
             && let Some(permit) = m.permit
         {
@@ -74,12 +76,13 @@ impl Handler<SendBlock> for NodeActor {
         };
         if self.binary {
             sender.send(Frame::Binary(Bytes::from(frame::binary(&ToNode::Block(Box::new(m.block)), &m.requests))));
-            return;
+        } else {
+            match with_requests(m.block, &m.requests, m.raw_length) {
+                Ok(block) => sender.send(Frame::Text(frame::text(&ToNode::Block(Box::new(block))))),
+                Err(error) => return log::error!("failed to read the stored requests of a block block_id={block_id}: {error}"),
+            }
         }
-        match with_requests(m.block, &m.requests, m.raw_length) {
-            Ok(block) => sender.send(Frame::Text(frame::text(&ToNode::Block(Box::new(block))))),
-            Err(error) => log::error!("failed to read the stored requests of a block block_id={block_id}: {error}"),
-        }
+        self.sent = sent_as;
     }
 }
 
@@ -87,8 +90,9 @@ impl Handler<Holds> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: Holds, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.holds");
-        let waits = self.held.get(&m.block_id).is_some_and(|held| held.waits && held.attempt == m.attempt);
-        let held = Held { identity: m.identity, attempt: m.attempt, room: m.room, waits };
+        let known = self.held.get(&m.block_id).filter(|held| held.attempt == m.attempt);
+        let (waits, sent_as) = known.map_or((false, 0), |held| (held.waits, held.sent_as));
+        let held = Held { identity: m.identity, attempt: m.attempt, room: m.room, waits, sent_as };
         let before = self.held.insert(m.block_id, held);
         if before.is_some_and(|before| before.room != m.room) {
             // The dispatcher reserved a slot of the other kind and would never get it back.

@@ -2,7 +2,8 @@
 
 use super::{Beat, Held, NodeActor, PullBeat};
 use crate::actors::dispatcher::PullBlock;
-use crate::domain::ids::{BlockId, Identity, Seq};
+use crate::actors::run::NodeHolds;
+use crate::domain::ids::{BlockId, Identity};
 use crate::domain::node::{NodeLoad, Room};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Heartbeat, Holding};
@@ -10,16 +11,9 @@ use crate::store::AddNodeStatus;
 use actix::{Context, Handler};
 use std::collections::{HashMap, HashSet};
 
-/// Blocks of one run: those that the node listed, and those that were sent to it but are not in its list.
-#[derive(Debug, Default)]
-struct Compared {
-    listed: Vec<(Seq, u32)>,
-    unlisted: Vec<(Seq, u32)>,
-}
-
 /// A block that a node lists.
 fn held(block: &Holding) -> Held {
-    Held { identity: block.identity, attempt: block.attempt, room: Room::Block, waits: block.waits }
+    Held { identity: block.identity, attempt: block.attempt, room: Room::Block, waits: block.waits, sent_as: 0 }
 }
 
 impl NodeActor {
@@ -31,7 +25,7 @@ impl NodeActor {
         // Only for later inspection. Nothing waits for this write, and losing it in a crash is acceptable.
         drop(self.context.store.write(AddNodeStatus { node: self.id(), load, now }));
         if let Some(holding) = &heartbeat.holding {
-            self.compare(holding);
+            self.compare(holding, heartbeat.received);
         }
         self.compare_programs(heartbeat.programs.as_deref());
         self.say_wanted();
@@ -43,13 +37,17 @@ impl NodeActor {
     }
 
     /// Sends each run its blocks on this node. The run renews the leases and resends blocks that did not arrive.
-    fn compare(&mut self, holding: &[Holding]) {
+    /// `received`: how many of the blocks that were sent in this session the node had got.
+    fn compare(&mut self, holding: &[Holding], received: Option<u64>) {
         let listed: HashSet<BlockId> = holding.iter().map(|block| block.block_id).collect();
-        let mut by_run: HashMap<Identity, Compared> = HashMap::new();
+        let nothing = NodeHolds { node: self.id(), blocks: Vec::new(), unlisted: Vec::new(), coming: Vec::new() };
+        let mut by_run: HashMap<Identity, NodeHolds> = HashMap::new();
         for (block_id, held) in &self.held {
-            let run = by_run.entry(held.identity).or_default();
-            if let Some(seq) = block_id.seq_in(held.identity).filter(|_| !listed.contains(block_id)) {
-                run.unlisted.push((seq, held.attempt));
+            let run = by_run.entry(held.identity).or_insert_with(|| nothing.clone());
+            match block_id.seq_in(held.identity).filter(|_| !listed.contains(block_id)) {
+                Some(seq) if received.is_some_and(|received| held.sent_as > received) => run.coming.push(seq),
+                Some(seq) => run.unlisted.push((seq, held.attempt)),
+                None => {}
             }
         }
         for block in holding {
@@ -57,16 +55,16 @@ impl NodeActor {
                 self.leaves_slot(block.block_id, block.attempt);
             }
             if let Some(seq) = block.block_id.seq_in(block.identity) {
-                by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
+                by_run.entry(block.identity).or_insert_with(|| nothing.clone()).blocks.push((seq, block.attempt));
                 if !self.greeted {
                     // Blocks that the node already has use slots at once, before their run answers; it rejects those that are not valid.
                     self.held.entry(block.block_id).or_insert(held(block));
                 }
             }
         }
-        for (identity, compared) in by_run {
+        for (identity, holds) in by_run {
             match self.context.addresses.runs.get(identity) {
-                Some(run) => run.node_holds(self.id(), compared.listed, compared.unlisted),
+                Some(run) => run.node_holds(holds),
                 // The run's actor is being built and may still need these blocks, so the node keeps them.
                 None if self.context.addresses.building.get(identity).is_some() => {}
                 None => self.forget(identity, holding),

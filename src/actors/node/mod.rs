@@ -54,6 +54,8 @@ pub struct NodeActor {
     /// The node reported the blocks it holds, or the time for that report has passed.
     greeted: bool,
     held: HashMap<BlockId, Held>,
+    /// Number of blocks that were sent in the current session.
+    sent: u64,
     /// Programs that runs expect on this node.
     expected: HashMap<Identity, Vec<ProgramRef>>,
     /// For a node in polling mode: a block that it has not fetched yet.
@@ -67,6 +69,8 @@ struct Held {
     room: Room,
     /// It only waits for slow answers, and takes no slot.
     waits: bool,
+    /// Its place among the blocks that were sent in the current session, from 1; 0: it was sent before.
+    sent_as: u64,
 }
 
 impl NodeActor {
@@ -89,6 +93,7 @@ impl NodeActor {
             closed_at: None,
             greeted: false,
             held: HashMap::new(),
+            sent: 0,
             expected: HashMap::new(),
             undelivered: None,
         }
@@ -132,6 +137,8 @@ impl NodeActor {
 
     fn welcome(&mut self, ctx: &mut Context<Self>) {
         let times = self.context.times;
+        self.sent = 0;
+        self.held.values_mut().for_each(|held| held.sent_as = 0);
         self.send(&ToNode::Welcome {
             node_id: self.id(),
             heartbeat: times.node_heartbeat,

@@ -19,6 +19,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{MarkRetry, ReadPayloads, StoreResult};
 use actix::{Context, Handler};
 use bytes::Bytes;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Maximum number of blocks that are read ahead when the next one is not cached.
@@ -364,7 +365,7 @@ impl Handler<Report> for RunActor {
 
 impl Handler<NodeHolds> for RunActor {
     type Result = ();
-    fn handle(&mut self, NodeHolds { node, blocks, unlisted }: NodeHolds, ctx: &mut Self::Context) {
+    fn handle(&mut self, NodeHolds { node, blocks, unlisted, coming }: NodeHolds, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.node_holds");
         let now = Timestamp::steady();
         let Some(to) = self.context.addresses.nodes.get(node) else { return };
@@ -401,13 +402,14 @@ impl Handler<NodeHolds> for RunActor {
                 to.block_done(self.block_id(seq), attempt, false);
             }
         }
+        let (listed, coming): (HashSet<(Seq, u32)>, HashSet<Seq>) = (blocks.into_iter().collect(), coming.into_iter().collect());
         let missing: Vec<Seq> = self
             .kind
             .frontier
             .leases_of_node(node)
             .filter(|(seq, lease)| {
-                let listed = blocks.iter().any(|(s, attempt)| s == seq && *attempt == lease.attempt);
-                !listed && now.since_ms(lease.since) >= RESEND_MS
+                let is_there = listed.contains(&(*seq, lease.attempt)) || coming.contains(seq);
+                !is_there && now.since_ms(lease.since) >= RESEND_MS
             })
             .map(|(seq, _)| seq)
             .collect();

@@ -127,7 +127,7 @@ pub struct HandOver {
 }
 
 /// From a node: it holds exactly these blocks of the run, in these attempts.
-#[derive(Debug, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct NodeHolds {
     /// The node.
@@ -136,6 +136,8 @@ pub struct NodeHolds {
     pub blocks: Vec<(Seq, u32)>,
     /// Blocks that its actor expected, but that the node did not list.
     pub unlisted: Vec<(Seq, u32)>,
+    /// Blocks that are on their way to it.
+    pub coming: Vec<Seq>,
 }
 
 /// From a node: it is lost, and this block with it.
@@ -324,8 +326,8 @@ impl RunHandle {
         self.0.tell(HandOver { node, to, room, reply });
     }
     /// See [`NodeHolds`].
-    pub fn node_holds(&self, node: NodeId, blocks: Vec<(Seq, u32)>, unlisted: Vec<(Seq, u32)>) {
-        self.0.tell(NodeHolds { node, blocks, unlisted });
+    pub fn node_holds(&self, holds: NodeHolds) {
+        self.0.tell(holds);
     }
     /// See [`NodeLost`].
     pub fn node_lost(&self, node: NodeId, block_id: BlockId, attempt: u32) {

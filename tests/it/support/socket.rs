@@ -208,7 +208,8 @@ impl Node {
     }
 }
 
-fn held(block: &Value) -> Value {
+/// The entry of a block in a heartbeat.
+pub fn held(block: &Value) -> Value {
     json!({ "identity": block["identity"], "blockId": block["blockId"], "attempt": block["attempt"], "epoch": block["epoch"] })
 }
 
