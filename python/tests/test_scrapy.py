@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import http.server
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from support import Program, wait_until
+from support import PATIENCE_S, Program, wait_until
+from webloom.client import FINAL_STATES
 from webloom.scrapy import _with_credentials
 from webloom.testing import Broker
 
@@ -121,6 +125,24 @@ def test_a_run_that_an_operator_stops_ends_scrapy(broker: Broker, site: str, tmp
         broker.client.stop_run(run.identity)
         assert scrapy.wait() == 0
         assert any("webloom_run_over" in line for line in scrapy.lines)
+
+
+def test_the_run_of_a_shell_ends_with_the_shell(site: str, tmp_path: Path) -> None:
+    settings = "DOWNLOAD_HANDLERS = {'http': 'webloom.scrapy.FleetDownloadHandler'}\nLOG_LEVEL = 'WARNING'\n"
+    (tmp_path / "settings.py").write_text(settings)
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = settings\n")
+    with Broker() as broker:
+        broker.agent()
+        environment = {**os.environ, "WEBLOOM_BROKER": broker.url}
+        command = [sys.executable, "-m", "scrapy", "shell", f"{site}about", "-c", "(response.status, response.text)"]
+        shell = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
+        assert "(200, 'about')" in shell.stdout
+        runs = broker.client.list_runs().items
+        assert len(runs) == 1
+        assert runs[0].state in FINAL_STATES
+        assert broker.client.list_jobs().items == []
 
 
 def test_a_crawl_that_was_killed_is_cleared_by_the_next_one(site: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ Install it with `pip install webloom[scrapy]`.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import base64
 import contextlib
 import ipaddress
@@ -48,7 +49,7 @@ from scrapy.responsetypes import responsetypes
 from ._bulk import MEDIA_TYPE, Result, read_deliveries
 from ._scrapy_scheduler import FleetScheduler
 from ._settings import Backoff
-from .client import FINAL_STATES, AsyncClient
+from .client import FINAL_STATES, AsyncClient, Client
 from .errors import ApiError, BrokerUnavailable, ProtocolError
 
 if TYPE_CHECKING:
@@ -95,9 +96,12 @@ class FleetDownloadHandler(BaseDownloadHandler):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         settings = crawler.settings
-        self._client = AsyncClient(
-            settings.get("WEBLOOM_BROKER"), token=settings.get("WEBLOOM_TOKEN"), ca_file=settings.get("WEBLOOM_CA_FILE")
-        )
+        self._access: dict[str, Any] = {
+            "broker": settings.get("WEBLOOM_BROKER"),
+            "token": settings.get("WEBLOOM_TOKEN"),
+            "ca_file": settings.get("WEBLOOM_CA_FILE"),
+        }
+        self._client = AsyncClient(**self._access)
         self._block_size = max(1, settings.getint("WEBLOOM_BLOCK_SIZE", 4))
         self._max_size, self._warn_size = settings.getint("DOWNLOAD_MAXSIZE"), settings.getint("DOWNLOAD_WARNSIZE")
         self._max_body = self._max_size or 1 << 30
@@ -252,6 +256,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
             }
         )
         self._job = job.id
+        atexit.register(self._close_at_exit)
         self._run = (await self._client.trigger_job(job.id)).identity
         log.info("crawl has a run run_id=%s job_id=%s broker=%s", self._run, job.id, self._client.url)
         self._background = [asyncio.ensure_future(self._stay(registration)), asyncio.ensure_future(self._poll(self._run))]
@@ -355,6 +360,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
         if self._is_closing:
             return
         self._is_closing = True
+        atexit.unregister(self._close_at_exit)
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         for task in self._background:
@@ -374,6 +380,24 @@ class FleetDownloadHandler(BaseDownloadHandler):
             await self._client.wait_for_run(run, timeout=1)
         except TimeoutError:  # Scrapy was stopped while downloads were under way
             await self._client.stop_run(run)
+
+    def _close_at_exit(self) -> None:
+        """As `close`, when the program ends without it: `scrapy shell` does. No event loop is left then."""
+        self._is_closing = True
+        try:
+            with Client(**self._access, retries=1) as client:
+                if self._run is not None:
+                    if self._done:
+                        client.acknowledge_blocks(self._run, {"blocks": self._done, "requests": []})
+                    client.start_returned(self._run, {})
+                    try:
+                        client.wait_for_run(self._run, timeout=5)
+                    except TimeoutError:
+                        client.stop_run(self._run)
+                if self._job is not None:
+                    client.delete_job(self._job)
+        except (ApiError, BrokerUnavailable) as error:
+            log.warning("could not end the run or delete its job error=%s", error)
 
     @staticmethod
     async def _try_to(call: Awaitable[None]) -> None:
