@@ -1,6 +1,6 @@
 """A spider: it follows the links of a site and prints the title of each page as a line of JSON.
 
-    pip install webloom[parsel]
+    pip install './python[parsel]'
     python examples/python/spider.py
 
 It finds the broker by WEBLOOM_BROKER and WEBLOOM_TOKEN. Agents (`webloom agent`) download the pages.

@@ -1,6 +1,6 @@
 """A worker with two tasks: a function and a coroutine function.
 
-    pip install webloom
+    pip install ./python
     python examples/python/tasks.py
 
 It finds the broker by WEBLOOM_BROKER and WEBLOOM_TOKEN.

@@ -1,4 +1,4 @@
-"""The wheels, installed without an index and without a compiler: `pip install webloom[server]` puts `webloom` on the path.
+"""The wheels, installed without an index and without a compiler: both together put `webloom` on the path.
 
 tests/run.sh builds them into the folder that WEBLOOM_WHEELS names. WEBLOOM_PYTHON_3_12 and so on name the Pythons of the machine.
 """
@@ -48,8 +48,11 @@ def test_the_wheels_work_with_each_version_of_python(tmp_path: Path, version: st
     assert WHEELS is not None
     fresh = tmp_path / "bin/python"
     pip = (sys.executable, "-m", "pip", "--python", fresh, "--disable-pip-version-check", "--quiet")
-    extras = "parsel,server" if version == OWN else "parsel"
-    run(*pip, "install", "--no-index", "--no-compile", "--find-links", WHEELS, f"webloom[{extras}]")
+    # By their files, as users have to: the name `webloom` on PyPI belongs to another project.
+    files = [f"{next(Path(WHEELS).glob('webloom-*.whl'))}[parsel]"]
+    if version == OWN:
+        files.append(str(next(Path(WHEELS).glob("webloom_server-*.whl"))))
+    run(*pip, "install", "--no-index", "--no-compile", "--find-links", WHEELS, *files)
     assert run(fresh, "--version").startswith(f"Python {version}.")
     program = str(tmp_path / "bin/webloom") if version == OWN else find_binary()
     assert run(program, "--version").startswith(f"webloom {version_of('../Cargo.toml')} ")

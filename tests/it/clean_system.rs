@@ -96,7 +96,8 @@ fn the_tutorials_can_be_followed_on_a_clean_system() {
             let mut said = String::new();
             for page in PAGES {
                 stage.installs = true;
-                assert!(script(page, &stage).contains("pip install --find-links wheels 'webloom["), "{page} begins with an installation");
+                let begins = script(page, &stage).contains("pip install --find-links wheels wheels/webloom_server-");
+                assert!(begins, "{page} begins with an installation");
                 // Once is enough: the second and the third page would do the same again.
                 stage.installs = page == PAGES[0];
                 said += &run(&root, page, &stage, &path);

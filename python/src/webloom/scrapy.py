@@ -14,7 +14,7 @@ or with the whole scheduling of the fleet: all processes of a spider share one c
 SCHEDULER = "webloom.scrapy.FleetScheduler"
 ```
 
-Install it with `pip install webloom[scrapy]`.
+It needs the extra `scrapy` of the package.
 """
 
 from __future__ import annotations

@@ -246,21 +246,21 @@ class Response:
 
     @cached_property
     def selector(self) -> Selector:
-        """The page as parsel has it; needs `pip install webloom[parsel]`."""
+        """The page as parsel has it; needs the extra `parsel`."""
         try:
             from parsel import Selector
         except ImportError:
-            raise ImportError("css() and xpath() need parsel: pip install webloom[parsel]") from None
+            raise ImportError("css() and xpath() need parsel: pip install parsel") from None
         kind = (self.headers.get("content-type") or "").split(";")[0].strip().lower()
         is_xml = kind.endswith(("/xml", "+xml")) and kind != "application/xhtml+xml"
         return Selector(text=self.text, type="xml" if is_xml else "html", base_url=self.url)
 
     def css(self, query: str) -> SelectorList[Selector]:
-        """Elements by a CSS selector; needs `pip install webloom[parsel]`."""
+        """Elements by a CSS selector; needs the extra `parsel`."""
         return self.selector.css(query)
 
     def xpath(self, query: str, **variables: Any) -> SelectorList[Selector]:
-        """Elements by an XPath; needs `pip install webloom[parsel]`."""
+        """Elements by an XPath; needs the extra `parsel`."""
         return self.selector.xpath(query, **variables)
 
     def __repr__(self) -> str:
