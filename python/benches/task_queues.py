@@ -3,6 +3,8 @@ Webloom, Celery, Dramatiq, RQ and arq in one run.
 
     python task_queues.py --tasks 5000 --single 200 --rounds 3
 
+The row `rust` is a worker of Webloom's Rust SDK, the example `queue_row`; `WEBLOOM_QUEUE_ROW` is the path of its program.
+
 Each has one worker process with 8 threads (arq: 8 coroutines; RQ: its SimpleWorker, one at a time, which does not fork), and its
 documented defaults else. The others keep their queue in a `redis-server` with an append-only file that is synchronised once a
 second; Webloom answers a trigger after its commit. Celery stores no results (`ignore_result`) and Dramatiq has none; RQ, arq and
@@ -34,6 +36,7 @@ from redis_server import Redis
 from webloom.testing import Broker
 
 REDIS = os.environ.get("REDIS", "")
+RUST = os.environ.get("WEBLOOM_QUEUE_ROW", "")
 JOURNAL = Path(os.environ.get("JOURNAL", os.devnull))
 _lock = threading.Lock()
 _seen = {"count": 0}
@@ -182,7 +185,13 @@ def webloom_client() -> tuple[Callable[..., Any], Callable[[int], Any]]:
     return single, many
 
 
-SYSTEMS = ["webloom", "celery", "dramatiq", "rq", "arq"]
+def rust_worker() -> None:
+    os.execv(RUST, [RUST])
+
+
+rust_client = webloom_client
+
+SYSTEMS = ["webloom", "rust", "celery", "dramatiq", "rq", "arq"]
 
 
 def measure(system: str, environment: dict[str, str], tasks: int, single: int) -> dict[str, float]:
@@ -256,11 +265,12 @@ def main() -> None:
     parser.add_argument("--systems", nargs="*", default=SYSTEMS)
     options = parser.parse_args()
     has_redis = shutil.which("redis-server") is not None
-    there = [s for s in options.systems if s == "webloom" or (has_redis and importlib.util.find_spec(s))]
+    is_there = {"webloom": True, "rust": bool(RUST)}
+    there = [s for s in options.systems if is_there.get(s, has_redis and importlib.util.find_spec(s) is not None)]
     rows: dict[str, list[dict[str, float]]] = {system: [] for system in there}
     for _ in range(options.rounds):
         for system in there:
-            with Broker() as broker, Redis(system != "webloom") as redis:
+            with Broker() as broker, Redis(system not in ("webloom", "rust")) as redis:
                 path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
                 environment = {**os.environ, "WEBLOOM_BROKER": broker.url, "REDIS": redis.url, "PYTHONPATH": path}
                 rows[system].append(measure(system, environment, options.tasks, options.single))
