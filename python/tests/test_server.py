@@ -5,7 +5,9 @@ tests/run.sh builds them into the folder that WEBLOOM_WHEELS names. WEBLOOM_PYTH
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -64,3 +66,17 @@ def test_all_packages_have_the_version_of_the_crate() -> None:
     version = version_of("../Cargo.toml")
     assert (version_of("pyproject.toml"), version_of("server/pyproject.toml")) == (version, version)
     assert f'server = ["webloom-server=={version}"]' in (PYTHON / "pyproject.toml").read_text()
+
+
+def test_the_tag_of_a_wheel_says_which_machines_can_run_the_program() -> None:
+    spec = importlib.util.spec_from_file_location("hatch_build", PYTHON / "server/hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    static = bytearray(64)  # a header alone: it names no loader of libraries
+    static[:6], static[18] = b"\x7fELF\x02\x01", 183
+    assert build.tag(bytes(static)) == "py3-none-manylinux_2_17_aarch64.musllinux_1_1_aarch64"
+    assert re.fullmatch(rf"py3-none-manylinux_2_\d+_{platform.machine()}", build.tag(Path("/bin/sh").read_bytes()))
+    with pytest.raises(ValueError, match="a program for Linux"):
+        build.tag(b"#!/bin/sh")
