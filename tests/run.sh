@@ -56,40 +56,6 @@ for tool in rustfmt clippy; do
     cargo "${tool/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$tool"
 done
 
-# A system on which nothing but Python is installed: a test follows the tutorials there. It is downloaded while others compile.
-clean=${CARGO_TARGET_DIR:-target}/tools/clean
-clean_has="$(. /etc/os-release && echo "$VERSION_CODENAME") python3-venv ca-certificates"
-clean_process=
-if [[ $(cat "$clean/installed.txt" 2>/dev/null) != "$clean_has" && ${1:-} != --no-install && $(id -u) == 0 ]]; then
-    rm -rf "$clean"
-    mkdir -p "$clean"
-    (
-        mmdebstrap --quiet --variant=minbase --include="$(cut -d' ' -f2- --output-delimiter=, <<<"$clean_has")" "${clean_has%% *}" "$clean/root" &&
-            printf '127.0.0.1 localhost\n::1 localhost\n' >"$clean/root/etc/hosts" && echo "$clean_has" >"$clean/installed.txt"
-    ) >"$clean/log" 2>&1 &
-    clean_process=$!
-fi
-
-# The caller that is made of the OpenAPI document. It is no Debian package, so it lives under target/, made anew when its
-# list changes.
-schemathesis=${CARGO_TARGET_DIR:-target}/schemathesis
-if ! cmp -s tests/schemathesis.txt "$schemathesis/installed.txt"; then
-    if [[ ${1:-} == --no-install ]]; then
-        say "SKIPPED: no Schemathesis in $schemathesis, so the OpenAPI document is not called at random"
-        schemathesis=
-    else
-        say "Schemathesis"
-        rm -rf "$schemathesis"
-        python3 -m venv "$schemathesis"
-        "$schemathesis/bin/pip" install --quiet --disable-pip-version-check --requirement tests/schemathesis.txt
-        cp tests/schemathesis.txt "$schemathesis/installed.txt"
-    fi
-fi
-if [[ -n $schemathesis ]]; then
-    WEBLOOM_SCHEMATHESIS=$(realpath "$schemathesis")/bin/schemathesis
-    export WEBLOOM_SCHEMATHESIS
-fi
-
 # The Pythons of this machine that the package supports, in PATH or by pyenv: WEBLOOM_PYTHON_3_12 and so on.
 pythons=()
 for version in 3.10 3.11 3.12 3.13; do
@@ -100,86 +66,14 @@ for version in 3.10 3.11 3.12 3.13; do
     pythons+=("$path")
 done
 
-# The Python package and what checks it.
-python=${CARGO_TARGET_DIR:-target}/tools/python
-if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
-    if [[ ${1:-} == --no-install ]]; then
-        say "SKIPPED: no virtual environment in $python, so the Python package is not tested"
-        python=
-    else
-        say "Python package"
-        rm -rf "$python"
-        python3 -m venv "$python"
-        "$python/bin/pip" install --quiet --disable-pip-version-check --requirement python/tests/requirements.txt
-        # Scrapy's own tests are in its source only.
-        "$python/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --no-build-isolation \
-            --dest "$python/sources" "$(grep '^Scrapy==' python/tests/requirements.txt)"
-        # What the package needs, for each version of Python, so that tests can install it without an index.
-        "$python/bin/pip" wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir "$python/package" ./python
-        for path in "$python/bin/python" "${pythons[@]}"; do
-            versions=(--constraint python/tests/requirements.txt)
-            # The listed versions of some packages are too new for it. No new versions come for it either.
-            [[ $path != "${WEBLOOM_PYTHON_3_10:-}" ]] || versions=()
-            "$python/bin/pip" --python "$path" download --quiet --disable-pip-version-check --only-binary :all: "${versions[@]}" \
-                --dest "$python/dependencies" --find-links "$python/package" "$(echo "$python"/package/webloom-*.whl)[parsel]"
-        done
-        rm -f "$python"/dependencies/webloom-*
-        cp python/tests/requirements.txt "$python/installed.txt"
-    fi
-fi
-
-# The compiler of TypeScript, for examples/node.
-node=${CARGO_TARGET_DIR:-target}/tools/node
-if ! cmp -s examples/node/package-lock.json "$node/installed.json"; then
-    if [[ ${1:-} == --no-install ]] || ! command -v npm >/dev/null; then
-        say "SKIPPED: no npm, or no compiler of TypeScript in $node, so examples/node is not tested"
-        node=
-    else
-        say "TypeScript"
-        rm -rf "$node"
-        mkdir -p "$node"
-        cp examples/node/{package.json,package-lock.json,.npmrc} "$node"
-        if npm --prefix "$node" ci --silent --no-audit --no-fund; then
-            cp examples/node/package-lock.json "$node/installed.json"
-        else
-            say "SKIPPED: npm could not install the compiler of TypeScript, so examples/node is not tested"
-            rm -rf "$node"
-            node=
-        fi
-    fi
-fi
-
-# axe-core, which finds what keeps people from using a page of the portal. The wheel has the file of the npm package, axe-core 4.12.1.
-axe_version=0.1.8
-axe=${CARGO_TARGET_DIR:-target}/tools/axe
-if [[ ! -e $axe/axe_playwright_python-$axe_version.dist-info ]]; then
-    if [[ ${1:-} == --no-install || -z $python ]]; then
-        say "SKIPPED: no axe-core in $axe, so no page of the portal is checked with it"
-        axe=
-    else
-        say "axe-core"
-        rm -rf "$axe"
-        "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$axe" "axe-playwright-python==$axe_version"
-    fi
-fi
-if [[ -n $axe ]]; then
-    WEBLOOM_AXE=$(realpath "$axe")/axe_playwright_python/axe.min.js
-    export WEBLOOM_AXE
-fi
-
-# What makes a site of the pages in docs/.
-mkdocs=${CARGO_TARGET_DIR:-target}/tools/docs
-if ! cmp -s docs/requirements.txt "$mkdocs/installed.txt"; then
-    if [[ ${1:-} == --no-install ]]; then
-        say "SKIPPED: no virtual environment in $mkdocs, so the site of the documentation is not built"
-        mkdocs=
-    else
-        say "MkDocs"
-        rm -rf "$mkdocs"
-        python3 -m venv "$mkdocs"
-        "$mkdocs/bin/pip" install --quiet --disable-pip-version-check --requirement docs/requirements.txt
-        cp docs/requirements.txt "$mkdocs/installed.txt"
-    fi
+# What is no Debian package lies under target/. It is installed while the first lints are compiled.
+target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
+tools=$target/tools
+mkdir -p "$tools"
+installing=
+if [[ ${1:-} != --no-install ]]; then
+    bash tests/tools.sh ${pythons[@]+"${pythons[@]}"} >"$tools/log" 2>&1 &
+    installing=$!
 fi
 
 say "format"
@@ -188,21 +82,55 @@ cargo fmt --all --check
 say "lints"
 cargo clippy --locked --all-targets --features faults -- -D warnings
 
-if [[ -n $node ]]; then
-    say "types of the example in TypeScript"
+say "tools"
+if [[ -n $installing ]]; then
+    wait $installing || {
+        cat "$tools/log" >&2
+        exit 1
+    }
+fi
+# Whether what is installed is what this list says. Otherwise what needs it is left out.
+installed() {
+    cmp -s "$1" "$2" || {
+        say "SKIPPED: $3"
+        return 1
+    }
+}
+if installed tests/schemathesis.txt "$target/schemathesis/installed.txt" "no Schemathesis, so the OpenAPI document is not called at random"; then
+    export WEBLOOM_SCHEMATHESIS=$target/schemathesis/bin/schemathesis
+fi
+python=
+if installed python/tests/requirements.txt "$tools/python/installed.txt" "no virtual environment, so the Python package is not tested"; then
+    python=$tools/python
+fi
+if [[ -e $tools/axe/axe_playwright_python/axe.min.js ]]; then
+    export WEBLOOM_AXE=$tools/axe/axe_playwright_python/axe.min.js
+else
+    say "SKIPPED: no axe-core, so no page of the portal is checked with it"
+fi
+if [[ -e $tools/clean/installed.txt ]]; then
+    export WEBLOOM_CLEAN_ROOT=$tools/clean/root
+else
+    say "SKIPPED: no clean system, so the tutorials are not followed there"
+fi
+if [[ -x $tools/bin/cargo-deb ]]; then
+    export WEBLOOM_CARGO_DEB=$tools/bin/cargo-deb
+else
+    say "SKIPPED: no cargo-deb, so the Debian package is not tested"
+fi
+if installed examples/node/package-lock.json "$tools/node/installed.json" "no compiler of TypeScript, so examples/node is not tested"; then
     # The compiler looks for types beside the sources.
-    cp examples/node/{tsconfig.json,worker.ts} "$node"
-    "$node/node_modules/.bin/tsc" --project "$node"
-    WEBLOOM_NODE_WORKER=$(realpath "$node/build/worker.js")
-    export WEBLOOM_NODE_WORKER
+    cp examples/node/{tsconfig.json,worker.ts} "$tools/node"
+    "$tools/node/node_modules/.bin/tsc" --project "$tools/node"
+    export WEBLOOM_NODE_WORKER=$tools/node/build/worker.js
 fi
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
-if [[ -n $mkdocs ]]; then
+if installed docs/requirements.txt "$tools/docs/installed.txt" "no MkDocs, so the site of the documentation is not built"; then
     # A link or an anchor that leads nowhere, and a page that is not in the navigation, end it.
-    site=${CARGO_TARGET_DIR:-target}/site
-    NO_MKDOCS_2_WARNING=1 "$mkdocs/bin/mkdocs" build --quiet --strict --site-dir "$(realpath --canonicalize-missing "$site")"
+    site=$target/site
+    NO_MKDOCS_2_WARNING=1 "$tools/docs/bin/mkdocs" build --quiet --strict --site-dir "$site"
     if grep -rnoE '<(script|link|img|iframe|source)[^>]* (src|href)="?(https?:)?//[^" >]*' "$site" --include='*.html' ||
         grep -rnoE '(url\(|@import)[^;)]*(https?:)?//[^;)]*' "$site" --include='*.css'; then
         echo "the pages of the site load what is above from elsewhere" >&2
@@ -211,15 +139,8 @@ if [[ -n $mkdocs ]]; then
 fi
 
 say "dependencies"
-# Licences, duplicates and sources always; known weaknesses where their list can be had. Built once, without optimisation: it
-# runs for seconds and compiles for minutes.
-deny_version=0.20.2
-tools=${CARGO_TARGET_DIR:-target}/tools
+# Licences, duplicates and sources always; known weaknesses where their list can be had.
 deny=$tools/bin/cargo-deny
-if [[ $("$deny" --version 2>/dev/null) != "cargo-deny $deny_version" && ${1:-} != --no-install ]]; then
-    cargo install cargo-deny --version "$deny_version" --locked --debug --quiet --root "$tools" --target-dir "$tools/build"
-    rm -rf "$tools/build"
-fi
 if [[ -x $deny ]]; then
     "$deny" --all-features --locked check licenses bans sources
     if "$deny" --all-features --locked fetch db >"$tools/fetch.log" 2>&1; then
@@ -228,39 +149,27 @@ if [[ -x $deny ]]; then
         echo "SKIPPED: the list of known weaknesses (RustSec) cannot be fetched from here, so dependencies are not compared with it"
     fi
 else
-    echo "SKIPPED: no cargo-deny in $tools, so licences, duplicates, sources and known weaknesses of dependencies are not checked"
+    echo "SKIPPED: no cargo-deny, so licences, duplicates, sources and known weaknesses of dependencies are not checked"
 fi
 
-say "packages"
-# Builds the Debian package for a test. Like cargo-deny it is not optimised; packaging/deb.sh lets other programs compress.
-deb_version=3.8.0
-deb=$tools/bin/cargo-deb
-if [[ $("$deb" --version 2>/dev/null) != "cargo-deb $deb_version" && ${1:-} != --no-install ]]; then
-    cargo install cargo-deb --version "$deb_version" --locked --debug --quiet --root "$tools" --target-dir "$tools/build"
-    rm -rf "$tools/build"
-fi
-if [[ -x $deb ]]; then
-    WEBLOOM_CARGO_DEB=$(realpath "$deb")
-    export WEBLOOM_CARGO_DEB
+say "the crate, and the SDK alone"
+# What is published compiles by itself, at least for those who write workers: the rest would take minutes. A test compares its files.
+crate=.
+if cargo info --quiet serde >/dev/null 2>&1; then
+    rm -rf "$target/package"
+    cargo publish --dry-run --locked --allow-dirty --quiet --no-verify
+    tar --extract --gzip --file "$(echo "$target"/package/webloom-*.crate)" --directory "$target/package"
+    crate=$(echo "$target"/package/webloom-*/)
 else
-    say "SKIPPED: no cargo-deb in $tools, so the Debian package is not tested"
+    echo "SKIPPED: the index of the registry cannot be reached from here, so a publication is not tried"
 fi
-
-say "the SDK alone"
-cargo check --locked --no-default-features --features sdk --lib --examples
-cargo check --locked --no-default-features --features sdk,tls --lib
+for features in sdk sdk,tls; do
+    cargo check --locked --no-default-features --features $features --lib --examples --manifest-path "$crate/Cargo.toml" --target-dir "$target"
+done
 if cargo tree --locked --no-default-features --features sdk --edges normal,build --prefix none |
     grep -E '^(diesel|libsqlite3-sys|actix-web|actix-web-actors|schemars) '; then
     echo "the SDK must not bring the crates above" >&2
     exit 1
-fi
-
-say "the crate"
-# What is published compiles by itself, at least for those who write workers: the rest would take minutes. A test compares its files.
-if cargo info --quiet serde >/dev/null 2>&1; then
-    cargo publish --dry-run --locked --allow-dirty --quiet --no-default-features --features sdk
-else
-    echo "SKIPPED: the index of the registry cannot be reached from here, so a publication is not tried"
 fi
 
 say "tests"
@@ -300,29 +209,19 @@ rust_tests() {
     flaky+=("${names[@]}")
 }
 cargo test --locked --features faults --doc 2>&1 | tee "$log"
-if [[ -z $clean_process ]] || wait "$clean_process"; then
-    [[ ! -e $clean/installed.txt ]] || WEBLOOM_CLEAN_ROOT=$(realpath "$clean/root")
-fi
-if [[ -n ${WEBLOOM_CLEAN_ROOT:-} ]]; then
-    export WEBLOOM_CLEAN_ROOT
-else
-    cat "$clean/log" 2>/dev/null || true
-    say "SKIPPED: no clean system in $clean, so the tutorials are not followed there"
-fi
 # The journeys wait for processes, leases and browsers most of the time, so more of them run at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
 # The examples are programs that a test of the README starts.
 cargo build --locked --features faults --bins --examples
 if [[ -n $python ]]; then
     say "Python package"
-    python=$(realpath "$python")
     wheels=$python/wheels
     rm -rf "$wheels"
     "$python/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir "$wheels" ./python
     "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/webloom-*.whl
     # Its programs for the pages of the documentation that use it.
     export WEBLOOM_PYTHON=$python/bin
-    WEBLOOM_BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/debug/webloom")
+    WEBLOOM_BINARY=$target/debug/webloom
     # The program as a wheel, without what only a debugger reads, which is half of it; and all that the wheels need.
     strip -o "$wheels/webloom" "$WEBLOOM_BINARY"
     WEBLOOM_BINARY=$wheels/webloom "$python/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
