@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use support::database::{Cost, Database};
 use support::http::Http;
 use support::node::{Results, node};
 use support::process::{self, Process};
@@ -36,7 +37,8 @@ const HELP: &str = "cargo bench --bench queue -- [options]
   --poll N             blocks that a worker asks for at once (32)
   --memory-requests N  requests of the memory part; 0: skip it (10000000)
   --memory             the memory part alone
-  --dir PATH           where the databases are made (the target directory)";
+  --dir PATH           where the databases are made (the target directory)
+  --database URL       a PostgreSQL server on this machine, postgres://user@host:port: its databases are used instead";
 
 type Failure = Box<dyn Error>;
 
@@ -55,6 +57,7 @@ struct Options {
     memory_requests: u64,
     memory_only: bool,
     dir: String,
+    database: Option<String>,
 }
 
 impl Options {
@@ -74,6 +77,7 @@ impl Options {
             memory_requests: 10_000_000,
             memory_only: false,
             dir: env!("CARGO_TARGET_TMPDIR").to_owned(),
+            database: None,
         };
         let mut arguments = std::env::args().skip(1);
         let mut is_bench = false;
@@ -94,6 +98,10 @@ impl Options {
                 }
                 "--dir" => {
                     options.dir = value()?;
+                    continue;
+                }
+                "--database" => {
+                    options.database = Some(value()?);
                     continue;
                 }
                 "--requests" => &mut options.requests,
@@ -147,12 +155,13 @@ fn main() -> Result<(), Failure> {
 
 /// One run from the first push to the last acknowledgement.
 fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> Result<Value, Failure> {
-    let dir = tempfile::tempdir_in(&options.dir)?;
-    let (broker, address) = process::broker(&dir.path().join("b.db"))?;
+    let database = Database::new(&options.dir, options.database.as_deref())?;
+    let (broker, address) = process::broker(database.path())?;
     let mut http = Http::connect(address)?;
     let mut workers = (0..options.workers).map(|_| Worker::watch(address)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     let identity = trigger(&mut http, BATCH)?;
     let run = Arc::new(Run::new(address, identity, requests, BATCH, options.window, rate));
+    let cost = database.cost()?;
     let cpu_before = (process::cpu_seconds(broker.pid()), process::cpu_seconds(std::process::id()));
     let begun = Instant::now();
     let (mut pushes, mut acks) = (Vec::new(), Vec::new());
@@ -187,9 +196,10 @@ fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> 
     if (state["total"].as_u64(), state["success"].as_u64()) != (Some(requests), Some(requests)) {
         return Err(format!("the counters are not right: {state}").into());
     }
+    let cost = Cost::each(cost, database.cost()?, run.batches, "block");
     let millions = requests as f64 / 1e6;
     let mut deliveries = run.deliveries();
-    Ok(json!({
+    let mut line = json!({
         "bench": "queue", "requests": requests, "window": options.window, "rate": rate, "seconds": round(seconds),
         "requests_per_s": (requests as f64 / seconds).round(),
         "push_p50_ms": percentile_ms(&mut pushes, 0.5), "push_p99_ms": percentile_ms(&mut pushes, 0.99),
@@ -198,9 +208,11 @@ fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> 
         "ack_p50_ms": percentile_ms(&mut acks, 0.5), "ack_p99_ms": percentile_ms(&mut acks, 0.99),
         "broker_cpu_s_per_million": round(cpu.0 / millions), "client_cpu_s_per_million": round(cpu.1 / millions),
         "broker_rss_mb": mb(process::memory(broker.pid(), "VmRSS")), "broker_peak_mb": mb(process::memory(broker.pid(), "VmHWM")),
-        "disk_bytes_per_request": size(dir.path()) / requests, "result_bytes_per_block": results.first().map_or(0, Results::len),
+        "disk_bytes_per_request": database.folder().map(size).map(|bytes| bytes / requests), "result_bytes_per_block": results.first().map_or(0, Results::len),
         "busy": run.busy.load(Ordering::Relaxed), "refused": run.refused.load(Ordering::Relaxed),
-    }))
+    });
+    line.as_object_mut().ok_or("a line is an object")?.extend(cost);
+    Ok(line)
 }
 
 /// A client that failed ends the run for all, else they would wait for what never comes.
@@ -229,9 +241,8 @@ fn ended(http: &mut Http, identity: &str) -> Result<Value, Failure> {
 /// A broker at rest, one with a long queue, and the same one started again.
 fn memory(options: &Options) -> Result<Value, Failure> {
     let requests = options.memory_requests;
-    let dir = tempfile::tempdir_in(&options.dir)?;
-    let database = dir.path().join("b.db");
-    let (broker, address) = process::broker(&database)?;
+    let database = Database::new(&options.dir, options.database.as_deref())?;
+    let (broker, address) = process::broker(database.path())?;
     let mut http = Http::connect(address)?;
     http.call("GET /healthz HTTP/1.1\r\n", &[])?;
     let at_rest = process::memory(broker.pid(), "VmRSS");
@@ -256,7 +267,7 @@ fn memory(options: &Options) -> Result<Value, Failure> {
     let (_, state) = Http::connect(address)?.json(&format!("GET /api/v1/runs/{identity}"), "")?;
     kill(broker);
     let begun = Instant::now();
-    let (broker, address) = process::broker(&database)?;
+    let (broker, address) = process::broker(database.path())?;
     let listening = begun.elapsed();
     let mut http = Http::connect(address)?;
     let restored = loop {
@@ -278,7 +289,7 @@ fn memory(options: &Options) -> Result<Value, Failure> {
         // The first includes what the broker warms up with; the second is a broker that has only loaded the run.
         "growth_bytes_per_url": round((after as f64 - before as f64) / requests as f64),
         "seen": state["seen"], "seen_bytes_per_url": round(state["seenBytes"].as_f64().unwrap_or(f64::NAN) / seen),
-        "disk_bytes_per_request": size(dir.path()) / requests,
+        "disk_bytes_per_request": database.folder().map(size).map(|bytes| bytes / requests),
         "restart_listening_s": round(listening.as_secs_f64()), "restart_restored_s": round(restored.as_secs_f64()),
         "restarted_mb": mb(restarted), "restarted_bytes_per_url": round((restarted as f64 - at_rest as f64) / requests as f64), "restarted_peak_mb": mb(process::memory(broker.pid(), "VmHWM")),
     }))

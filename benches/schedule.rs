@@ -6,6 +6,9 @@
 #![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
 
 // Only what this bench uses of what the benches share.
+#[path = "support/database.rs"]
+#[expect(dead_code, reason = "shared with the other benches")]
+mod database;
 #[path = "support/http.rs"]
 mod http;
 #[path = "support/process.rs"]
@@ -14,6 +17,7 @@ mod process;
 #[expect(dead_code, reason = "shared with the other benches")]
 mod socket;
 
+use database::{Cost, Database};
 use http::Http;
 use serde_json::{Value, json};
 use socket::{Message, Socket};
@@ -22,6 +26,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use webloom::domain::database::DatabaseAddress;
 use webloom::domain::ids::{JobId, WorkerId};
 use webloom::domain::job::{Job, JobKind, Properties};
 use webloom::domain::schedule::{Overlap, PlanState, Policies, Schedule, Trigger};
@@ -35,7 +40,8 @@ const HELP: &str = "cargo bench --bench schedule -- [options]
   --rate N           fires a second of the spread part (1000)
   --seconds N        for so long (20)
   --held N           jobs held by a broker at rest; 0: skip (1000000)
-  --dir PATH         where the databases are made (the target directory)";
+  --dir PATH         where the databases are made (the target directory)
+  --database URL     a PostgreSQL server on this machine, postgres://user@host:port: its databases are used instead";
 
 type Failure = Box<dyn Error>;
 
@@ -49,12 +55,14 @@ struct Options {
     seconds: u64,
     held: u64,
     dir: String,
+    database: Option<String>,
 }
 
 impl Options {
     fn read() -> Result<Option<Self>, Failure> {
         let dir = env!("CARGO_TARGET_TMPDIR").to_owned();
-        let mut options = Self { bursts: vec![1_000, 10_000], runs: 3, spread: 100_000, rate: 1_000, seconds: 20, held: 1_000_000, dir };
+        let mut options =
+            Self { bursts: vec![1_000, 10_000], runs: 3, spread: 100_000, rate: 1_000, seconds: 20, held: 1_000_000, dir, database: None };
         let mut arguments = std::env::args().skip(1);
         let mut is_bench = false;
         while let Some(name) = arguments.next() {
@@ -72,6 +80,7 @@ impl Options {
                 "--seconds" => options.seconds = value()?.parse()?,
                 "--held" => options.held = value()?.parse()?,
                 "--dir" => options.dir = value()?,
+                "--database" => options.database = Some(value()?),
                 _ => return Err(format!("{name} is not known\n{HELP}").into()),
             }
         }
@@ -100,15 +109,14 @@ fn main() -> Result<(), Failure> {
 
 /// All jobs at one instant.
 fn burst(options: &Options, jobs: u64) -> Result<Value, Failure> {
-    let folder = tempfile::tempdir_in(&options.dir)?;
-    let database = folder.path().join("b.db");
+    let database = Database::new(&options.dir, options.database.as_deref())?;
     // Time enough to write them, and for the broker to start and read ahead.
     let at = Timestamp::now().plus_ms(8_000 + jobs as i64 / 3);
     let trigger = Trigger { at: Some(at), ..Trigger::default() };
-    fill(&database, jobs, |_| (trigger.clone(), at))?;
-    let (broker, address) = process::broker(&database)?;
+    fill(database.path(), jobs, |_| (trigger.clone(), at))?;
+    let (broker, address) = process::broker(database.path())?;
     let mut worker = watch(address)?;
-    let before = process::cpu_seconds(broker.pid());
+    let (before, cost_before) = (process::cpu_seconds(broker.pid()), database.cost()?);
     let mut planned = HashMap::new();
     let (late, starts) = attend(
         &mut worker,
@@ -121,20 +129,21 @@ fn burst(options: &Options, jobs: u64) -> Result<Value, Failure> {
     if planned.get(&at) != Some(&jobs) || starts.len() as u64 != jobs {
         return Err(format!("{} runs of {jobs} began", starts.len()).into());
     }
-    Ok(json!({ "bench": "schedule", "part": "burst", "jobs": jobs, "lateness_ms": figures(late), "broker_cpu_s": cpu }))
+    let mut line = json!({ "bench": "schedule", "part": "burst", "jobs": jobs, "lateness_ms": figures(late), "broker_cpu_s": cpu });
+    line.as_object_mut().ok_or("a line is an object")?.extend(Cost::each(cost_before, database.cost()?, jobs, "fire"));
+    Ok(line)
 }
 
 /// Many jobs, so many fires a second.
 fn spread(options: &Options) -> Result<Value, Failure> {
-    let folder = tempfile::tempdir_in(&options.dir)?;
-    let database = folder.path().join("b.db");
+    let database = Database::new(&options.dir, options.database.as_deref())?;
     let begin = Timestamp::now().plus_ms(10_000 + options.spread as i64 / 4);
     let (gap, period) = (1_000.0 / options.rate as f64, options.spread * 1_000 / options.rate);
-    fill(&database, options.spread, |n| {
+    fill(database.path(), options.spread, |n| {
         let anchor = begin.plus_ms((n as f64 * gap) as i64);
         (Trigger { every: Some(period), anchor: Some(anchor), ..Trigger::default() }, anchor)
     })?;
-    let (broker, address) = process::broker(&database)?;
+    let (broker, address) = process::broker(database.path())?;
     let mut worker = watch(address)?;
     let wanted = options.rate * options.seconds;
     let begun = process::cpu_seconds(broker.pid());
@@ -146,21 +155,20 @@ fn spread(options: &Options) -> Result<Value, Failure> {
 
 /// A million jobs that are not due: how long a broker takes to start, and what it holds.
 fn held(options: &Options) -> Result<Value, Failure> {
-    let folder = tempfile::tempdir_in(&options.dir)?;
-    let database = folder.path().join("b.db");
-    let empty = folder.path().join("empty.db");
+    let database = Database::new(&options.dir, options.database.as_deref())?;
     let rest = {
-        let (broker, address) = process::broker(&empty)?;
+        let empty = Database::new(&options.dir, options.database.as_deref())?;
+        let (broker, address) = process::broker(empty.path())?;
         settle(address)?;
         process::memory(broker.pid(), "VmRSS")
     };
     let at = Timestamp::now().plus_ms(86_400_000);
-    fill(&database, options.held, |n| {
+    fill(database.path(), options.held, |n| {
         let at = at.plus_ms(n as i64);
         (Trigger { at: Some(at), ..Trigger::default() }, at)
     })?;
     let begun = Instant::now();
-    let (broker, address) = process::broker(&database)?;
+    let (broker, address) = process::broker(database.path())?;
     let listening = begun.elapsed().as_secs_f64();
     let mut http = Http::connect(address)?;
     while !is_read(&mut http)? {
@@ -187,7 +195,7 @@ fn fill(database: &Path, jobs: u64, of: impl Fn(u64) -> (Trigger, Timestamp)) ->
     let now = Timestamp::now();
     let policies = Policies { overlap: Some(Overlap::Allow), ..Policies::default() };
     actix_rt::System::new().block_on(async {
-        let store = Store::open(&StoreConfig::new(database))?;
+        let store = Store::open(&StoreConfig::new(DatabaseAddress::parse(database)?))?;
         let mut n = 0;
         while n < jobs {
             let writes = (n..jobs.min(n + 2_000)).map(|n| {

@@ -6,6 +6,9 @@
 #![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
 
 // Only what this bench uses of what the benches share.
+#[path = "support/database.rs"]
+#[expect(dead_code, reason = "shared with the other benches")]
+mod database;
 #[path = "support/http.rs"]
 mod http;
 #[path = "support/process.rs"]
@@ -14,9 +17,10 @@ mod process;
 #[path = "support/tasks.rs"]
 mod tasks;
 
+use database::{Cost, Database};
 use http::Http;
 use process::Process;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;
@@ -35,7 +39,8 @@ const HELP: &str = "cargo bench --bench task -- [options]
   --rate N         tasks a second of the third part (50)
   --seconds N      for so long (20)
   --only PART      calls, batches or pace
-  --dir PATH       where the databases are made (the target directory)";
+  --dir PATH       where the databases are made (the target directory)
+  --database URL   a PostgreSQL server on this machine, postgres://user@host:port: its databases are used instead";
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -51,6 +56,7 @@ struct Options {
     seconds: u64,
     only: Option<String>,
     dir: String,
+    database: Option<String>,
 }
 
 impl Options {
@@ -67,6 +73,7 @@ impl Options {
             seconds: 20,
             only: None,
             dir: env!("CARGO_TARGET_TMPDIR").to_owned(),
+            database: None,
         };
         let mut arguments = std::env::args().skip(1);
         let mut is_bench = false;
@@ -89,6 +96,7 @@ impl Options {
                 "--seconds" => options.seconds = value()?.parse()?,
                 "--only" => options.only = Some(value()?),
                 "--dir" => options.dir = value()?,
+                "--database" => options.database = Some(value()?),
                 _ => return Err(format!("{name} is not known\n{HELP}").into()),
             }
         }
@@ -135,6 +143,8 @@ struct Run {
     cpu: [f64; 2],
     /// Microseconds from the trigger: to the start, to the settled result.
     late_us: [Vec<u32>; 2],
+    /// What the server of the database did for a task.
+    cost: Map<String, Value>,
 }
 
 /// A broker with one job, and workers that watch it.
@@ -142,16 +152,16 @@ struct BrokerContext {
     broker: Process,
     workers: Workers,
     address: SocketAddr,
-    _folder: tempfile::TempDir,
+    database: Database,
 }
 
 fn many(options: &Options, part: impl Fn(&mut BrokerContext, &str) -> Result<Run, Failure>) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for _ in 0..options.runs.max(1) {
-        let folder = tempfile::tempdir_in(&options.dir)?;
-        let (broker, address) = process::broker(&folder.path().join("b.db")).map_err(|error| error.to_string())?;
+        let database = Database::new(&options.dir, options.database.as_deref())?;
+        let (broker, address) = process::broker(database.path()).map_err(|error| error.to_string())?;
         let workers = Workers::start(address, options.workers, options.slots)?;
-        let mut context = BrokerContext { broker, workers, address, _folder: folder };
+        let mut context = BrokerContext { broker, workers, address, database };
         let job = make_job(address)?;
         // Caches, pools and the first pages of the database are not what is measured.
         fast(&mut context, &job, 2_000, 4, 1)?;
@@ -184,7 +194,7 @@ fn fast(context: &mut BrokerContext, job: &str, tasks: u64, connections: u64, ba
         }
         Ok(())
     };
-    let before = context.cpu();
+    let before = context.used()?;
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..connections).map(|_| scope.spawn(caller)).collect();
@@ -192,7 +202,7 @@ fn fast(context: &mut BrokerContext, job: &str, tasks: u64, connections: u64, ba
     })?;
     context.workers.wait(calls * batch)?;
     let took = begun.elapsed();
-    Ok(context.run(before, calls * batch, took, [Vec::new(), Vec::new()]))
+    context.run(before, calls * batch, took, [Vec::new(), Vec::new()])
 }
 
 /// One call, again while the broker is too busy for it. All that it was to trigger must be.
@@ -218,7 +228,7 @@ fn pace(context: &mut BrokerContext, job: &str, options: &Options) -> Result<Run
     let tasks = options.rate * options.seconds;
     let mut begun_us = HashMap::new();
     context.workers.record()?;
-    let before = context.cpu();
+    let before = context.used()?;
     let begun = Instant::now();
     for n in 0..tasks {
         let due = begun + Duration::from_micros(n * 1_000_000 / options.rate);
@@ -237,22 +247,23 @@ fn pace(context: &mut BrokerContext, job: &str, options: &Options) -> Result<Run
         late_us[1].push(u32::try_from(settled.saturating_sub(at)).unwrap_or(u32::MAX));
     }
     match begun_us.len() {
-        0 => Ok(context.run(before, tasks, took, late_us)),
+        0 => context.run(before, tasks, took, late_us),
         lost => Err(format!("{lost} tasks were not done").into()),
     }
 }
 
 impl BrokerContext {
-    /// CPU seconds so far: the broker's, the workers'.
-    fn cpu(&self) -> [f64; 2] {
-        [self.broker.pid(), self.workers.pid()].map(process::cpu_seconds)
+    /// CPU seconds so far: the broker's, the workers'; and what the server of the database has done.
+    fn used(&self) -> Result<([f64; 2], Option<Cost>), Failure> {
+        Ok(([self.broker.pid(), self.workers.pid()].map(process::cpu_seconds), self.database.cost()?))
     }
 
-    fn run(&self, before: [f64; 2], tasks: u64, took: Duration, late_us: [Vec<u32>; 2]) -> Run {
-        let now = self.cpu();
+    fn run(&self, before: ([f64; 2], Option<Cost>), tasks: u64, took: Duration, late_us: [Vec<u32>; 2]) -> Result<Run, Failure> {
+        let now = self.used()?;
         // Seconds for all are milliseconds for a thousand, times a million.
-        let cpu = [0, 1].map(|of| (now[of] - before[of]) * 1e6 / tasks as f64);
-        Run { per_second: tasks as f64 / took.as_secs_f64(), cpu, late_us }
+        let cpu = [0, 1].map(|of| (now.0[of] - before.0[of]) * 1e6 / tasks as f64);
+        let cost = Cost::each(before.1, now.1, tasks, "task");
+        Ok(Run { per_second: tasks as f64 / took.as_secs_f64(), cpu, late_us, cost })
     }
 }
 
@@ -260,6 +271,9 @@ fn row(name: &str, runs: &[Run]) {
     let per_second = median(runs.iter().map(|run| run.per_second));
     let [broker, workers] = [0, 1].map(|of| median(runs.iter().map(|run| run.cpu[of])));
     println!("{name:<34} {per_second:>12.0} {broker:>14.1} {workers:>14.1} {:>12.1}", broker + workers);
+    for name in runs.first().into_iter().flat_map(|run| run.cost.keys()) {
+        println!("    {name:<42} {:>12.1}", median(runs.iter().filter_map(|run| run.cost.get(name)?.as_f64())));
+    }
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

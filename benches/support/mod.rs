@@ -1,5 +1,6 @@
 //! The clients of the `queue` bench: threads with blocking sockets, since they share two cores with the broker.
 
+pub mod database;
 pub mod http;
 pub mod node;
 pub mod process;

@@ -26,11 +26,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts a broker on a free port and waits until it says its address. `WEBLOOM_BENCH_DATABASE` names another database than this file, such as
-/// an empty one at a PostgreSQL server.
+/// Starts a broker on a free port and waits until it says its address. `database` is a file or a URL.
 pub fn broker(database: &Path) -> Result<(Process, SocketAddr), Box<dyn Error>> {
-    let other = std::env::var_os("WEBLOOM_BENCH_DATABASE");
-    let database = other.as_deref().map_or(database, Path::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_webloom"));
     command.args(["broker", "--listen", "127.0.0.1:0", "--database"]).arg(database);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
