@@ -66,6 +66,9 @@ for version in 3.10 3.11 3.12 3.13; do
     pythons+=("$path")
 done
 
+# Nothing is left from before, so nothing is gained by what lets the next compilation be short.
+[[ -e ${CARGO_TARGET_DIR:-target}/debug ]] || export CARGO_INCREMENTAL=0
+
 # What is no Debian package lies under target/. It is installed while the first lints are compiled.
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
 tools=$target/tools
@@ -210,9 +213,12 @@ rust_tests() {
 }
 cargo test --locked --features faults --doc 2>&1 | tee "$log"
 # The journeys wait for processes, leases and browsers most of the time, so more of them run at once than there are processors.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 4))}
 # The examples are programs that a test of the README starts.
 cargo build --locked --features faults --bins --examples
+# The others are compiled beside the tests of the Python package.
+cargo test --locked --features faults --lib --tests --no-run >"$tools/tests.log" 2>&1 &
+compiling=$!
 if [[ -n $python ]]; then
     say "Python package"
     wheels=$python/wheels
@@ -239,7 +245,11 @@ if [[ -n $python ]]; then
     ) | tee -a "$log"
     say "Rust"
 fi
-rust_tests --lib --bins --tests
+wait $compiling || {
+    cat "$tools/tests.log" >&2
+    exit 1
+}
+rust_tests --lib --tests
 # Too much for a machine that runs other tests at the same time.
 rust_tests --test it -- --ignored --test-threads 1
 
