@@ -4,11 +4,13 @@
 //! It promises, for any input: no request begins within the delay after the beginning of another one or after the end of an answer, there
 //! are never more at once than connections, none begins before `notBefore`, none when the broker was silent for `right`, and none after the
 //! turn has ended. A turn ends by itself
-//! when all requests are done, or when the site asks to be left alone; the remaining requests are given back.
+//! when all requests are done, when the site asks to be left alone, or when it fails again and again; the remaining requests are given back.
+//! A site that answers slowly rests after an answer as long as it took, as at the broker (`domain/sites/state.rs`).
 //!
 //! A request is first *claimed*, when it could begin now; then it begins, perhaps a little later; then it ends. Each further hop after a
 //! redirect begins in the same way.
 
+use crate::domain::sites::MOST_REST_MS;
 use std::collections::VecDeque;
 
 /// Milliseconds since the block came.
@@ -16,6 +18,8 @@ pub type Millis = u64;
 
 /// Consecutive connection failures that end the turn.
 const MOST_TROUBLES: u32 = 2;
+/// Consecutive failures, such as 5xx, that end the turn: then the broker holds the site off. A single page may be broken.
+const MOST_FAILURES: u32 = 3;
 /// The upper limit of the doubling wait after a failed request.
 const MOST_WAIT: Millis = 30_000;
 
@@ -107,7 +111,12 @@ pub struct Turn {
     /// The request that is claimed and has not begun.
     claimed: Option<usize>,
     next_start: Millis,
+    /// When the last request or hop began.
+    began: Millis,
+    /// The rest after the last answer.
+    rest: Millis,
     troubles: u32,
+    failures: u32,
     is_held: bool,
     held_until: Option<Millis>,
 }
@@ -121,7 +130,10 @@ impl Turn {
             under_way: 0,
             claimed: None,
             next_start: limits.not_before,
+            began: 0,
+            rest: 0,
             troubles: 0,
+            failures: 0,
             is_held: false,
             held_until: None,
             limits,
@@ -158,7 +170,12 @@ impl Turn {
 
     /// The site has answered a request, which ends or is redirected: the delay counts from now.
     pub fn answered(&mut self, now: Millis) {
-        self.next_start = self.next_start.max(now.saturating_add(self.limits.delay));
+        // Of several requests at once it is not known here which one was answered; then only the broker adapts the delay.
+        if self.limits.connections <= 1 {
+            let took = now.saturating_sub(self.began).min(MOST_REST_MS.into());
+            self.rest = if took >= self.rest { took } else { u64::midpoint(self.rest, took) };
+        }
+        self.next_start = self.next_start.max(now.saturating_add(self.limits.delay.max(self.rest)));
     }
 
     /// Whether a request is claimed and has not begun.
@@ -180,6 +197,7 @@ impl Turn {
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "milliseconds")]
         let more = (self.limits.jitter as f64 * chance.clamp(0.0, 1.0)) as Millis;
+        self.began = now;
         self.next_start = now.saturating_add(self.limits.delay).saturating_add(more);
         if self.claimed == Some(place) {
             self.claimed = None;
@@ -196,11 +214,12 @@ impl Turn {
         }
         self.under_way = self.under_way.saturating_sub(1);
         match end {
-            End::Done | End::Failed | End::Moved => self.troubles = 0,
+            End::Done | End::Moved => (self.troubles, self.failures) = (0, 0),
+            End::Failed => (self.troubles, self.failures) = (0, self.failures + 1),
             End::Trouble(_) => self.troubles += 1,
             End::Hold(..) | End::Stopped => {}
         }
-        if self.troubles >= MOST_TROUBLES {
+        if self.troubles >= MOST_TROUBLES || self.failures >= MOST_FAILURES {
             self.is_held = true;
         }
         if let End::Hold(wait, _) = end {

@@ -89,6 +89,39 @@ fn two_troubles_one_after_the_other_end_the_turn() {
 }
 
 #[test]
+fn three_failures_one_after_the_other_end_the_turn() {
+    let mut turn = Turn::new(LIMITS, 5);
+    for (now, end) in [(0, End::Failed), (1_000, End::Failed), (2_000, End::Done), (3_000, End::Failed), (4_000, End::Failed)] {
+        let place = begun(&mut turn, now);
+        turn.end(place, end, 1, now);
+        assert_eq!(turn.hold(), None, "at {now}: pages may be broken");
+    }
+    let place = begun(&mut turn, 5_000);
+    assert_eq!(turn.end(place, End::Failed, 2, 5_000), NextStep::GiveBack);
+    assert_eq!((turn.claim(9_000, 9_000), turn.hold()), (Claim::Over, Some(None)));
+}
+
+#[test]
+fn a_site_that_answers_slowly_rests_as_long() {
+    let mut turn = Turn::new(LIMITS, 9);
+    let mut answer = |now: Millis, took: Millis| {
+        let place = begun(&mut turn, now);
+        turn.end(place, End::Done, 1, now + took);
+        let Claim::At(next) = turn.outlook(now + took, now + took) else { panic!("{turn:?}") };
+        next - now - took
+    };
+    assert_eq!(answer(1_000, 10), 100, "the delay is longer");
+    assert_eq!(answer(2_000, 900), 900);
+    assert_eq!(answer(4_000, 100), 500, "a quick answer halves the difference");
+    assert_eq!(answer(5_000, 2_000), 2_000);
+    assert_eq!(answer(10_000, 60_000), 30_000, "at most");
+    let mut turn = Turn::new(Limits { connections: 2, ..LIMITS }, 2);
+    let place = begun(&mut turn, 0);
+    turn.end(place, End::Done, 1, 900);
+    assert_eq!(turn.outlook(900, 900), Claim::At(1_000), "with several at once the broker adapts the delay");
+}
+
+#[test]
 fn a_request_that_failed_is_tried_at_the_end_until_its_tries_are_used_up() {
     let mut turn = Turn::new(Limits { first_wait: 300, ..LIMITS }, 2);
     begun(&mut turn, 0);
