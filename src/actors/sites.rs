@@ -82,6 +82,9 @@ impl From<Trouble> for SiteErrorOutput {
     }
 }
 
+/// The address of a host, and until when it counts; `None`: the lookup failed.
+type Looked = (Option<IpAddr>, Timestamp);
+
 /// An origin, and the product token of a user agent.
 pub type RobotsKey = (Arc<str>, Arc<str>);
 
@@ -95,8 +98,8 @@ pub struct Sites {
     troubles: Mutex<HashMap<Arc<str>, Trouble>>,
     /// The longest delay that a robots.txt asks for at each domain, and how long it is known.
     delays: Mutex<HashMap<Arc<str>, (u32, Timestamp)>>,
-    /// The addresses of hosts whose sites count by address; `None`: the lookup failed. Each is valid until a time.
-    addresses: Mutex<HashMap<Arc<str>, (Option<IpAddr>, Timestamp)>>,
+    /// The addresses of hosts whose sites count by address.
+    addresses: Mutex<HashMap<Arc<str>, Looked>>,
     /// Resolves their names.
     pub names: Arc<Names>,
     /// The operator's limits.

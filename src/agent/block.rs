@@ -45,9 +45,8 @@ pub enum Cut {
     Lost,
 }
 
-/// Downloads a block and reports it. `bulk` holds its requests in compressed form, if the broker sent them so. Returns whether the broker
-/// accepted the last report.
-pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, ports: Ports<'_>) -> bool {
+/// Downloads a block and reports it. `bulk` holds its requests in compressed form, if the broker sent them so.
+pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, ports: Ports<'_>) {
     let post = ports.post;
     let mut reports = Reports::new(node_id, block, &downloader.memory);
     let ended = AssertUnwindSafe(download(downloader, block, bulk, &mut reports, ports)).catch_unwind().await;
@@ -55,16 +54,15 @@ pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk:
         Ok(Ok(back)) => {
             for parcel in reports.finish(back) {
                 if !post(parcel).await {
-                    return false;
+                    return;
                 }
             }
-            true
         }
-        Ok(Err(Cut::Lost)) => false,
-        Ok(Err(Cut::Failed(why))) => post(reports.failed(why)).await,
+        Ok(Err(Cut::Lost)) => {}
+        Ok(Err(Cut::Failed(why))) => drop(post(reports.failed(why)).await),
         Err(_) => {
             let reports = Reports::new(node_id, block, &downloader.memory);
-            post(reports.failed("internal error in the agent at this block; see the agent's log".to_owned())).await
+            post(reports.failed("internal error in the agent at this block; see the agent's log".to_owned())).await;
         }
     }
 }

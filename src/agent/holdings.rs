@@ -2,21 +2,15 @@
 
 use crate::domain::ids::BlockId;
 use crate::protocol::node::Holding;
-use lru::LruCache;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Number of blocks whose end is remembered.
-const MOST_ENDED: NonZeroUsize = NonZeroUsize::new(1 << 14).expect("not zero");
-
 /// Held blocks, each with the task that processes it.
+#[derive(Default)]
 pub struct Holdings {
     tasks_by_block: RefCell<HashMap<BlockId, Held>>,
-    /// The last attempts that the broker needs no more. It may have sent one twice, because the first message was slow.
-    ended: RefCell<LruCache<BlockId, Age>>,
     changed: Notify,
     /// Signals that a block has left its place.
     pub left: Notify,
@@ -30,29 +24,11 @@ struct Held {
     task: AbortHandle,
 }
 
-impl Default for Holdings {
-    fn default() -> Self {
-        Self {
-            tasks_by_block: RefCell::default(),
-            ended: RefCell::new(LruCache::sparse(MOST_ENDED)),
-            changed: Notify::default(),
-            left: Notify::default(),
-        }
-    }
-}
-
 impl Holdings {
-    /// Whether an offered block is new: this attempt is not held and has not ended, nor a later one.
+    /// Whether an offered block is new: it is not held, or only with an older attempt.
     #[must_use]
     pub fn is_news(&self, offered: &Holding) -> bool {
-        let is_later = |known: Age| known < age(offered);
-        self.tasks_by_block.borrow().get(&offered.block_id).is_none_or(|held| is_later(age(&held.holding)))
-            && self.ended.borrow().peek(&offered.block_id).is_none_or(|ended| is_later(*ended))
-    }
-
-    /// Remembers that the broker has accepted the results of a block.
-    pub fn accepted(&self, done: &Holding) {
-        self.ended.borrow_mut().put(done.block_id, age(done));
+        self.tasks_by_block.borrow().get(&offered.block_id).is_none_or(|held| age(&held.holding) < age(offered))
     }
 
     /// Adds a block. An older attempt of it is aborted.
@@ -79,7 +55,6 @@ impl Holdings {
             && let Some(held) = tasks.remove(&block_id)
         {
             held.task.abort();
-            self.accepted(&held.holding);
         }
         self.changed.notify_waiters();
     }
@@ -131,9 +106,6 @@ impl Holdings {
     }
 }
 
-/// The broker's term and the attempt of a block.
-type Age = (i64, u32);
-
-fn age(holding: &Holding) -> Age {
+fn age(holding: &Holding) -> (i64, u32) {
     (holding.epoch, holding.attempt)
 }

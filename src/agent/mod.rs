@@ -274,7 +274,7 @@ impl Agent {
     fn take(self: &Rc<Self>, block: Block, bulk: Option<Bytes>) {
         let holding = socket::holding(&block);
         if !self.holdings.is_news(&holding) {
-            log::debug!("block is held or done already block_id={} attempt={}", block.block_id, block.attempt);
+            log::debug!("block is already held block_id={} attempt={}", block.block_id, block.attempt);
             return;
         }
         let is_paced = block.pace.is_some();
@@ -306,9 +306,7 @@ impl Agent {
                 Err(_) => false,
             };
             let ports = block::Ports { post: &post, leave: &leave };
-            if block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), ports).await {
-                self.holdings.accepted(&holding);
-            }
+            block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), ports).await;
         }
     }
 }

@@ -152,8 +152,15 @@ impl<'a> Watch<'a> {
     /// Begins or finds the run, and checks it until it ends.
     async fn run(&mut self, is_ready: oneshot::Receiver<()>) -> Result<Outcome, CrawlError> {
         // A run fails if no worker watches its class when it begins.
-        if is_ready.await.is_err() {
-            return Ok(Outcome::Interrupted);
+        let patience = self.options.start_timeout_s;
+        match tokio::time::timeout(Duration::from_secs(patience), is_ready).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Ok(Outcome::Interrupted),
+            Err(_) => {
+                let broker = self.client.brokers().current().1;
+                let why = format!("the broker {broker} cannot be reached within {patience} s (--start-timeout-s)");
+                return Err(CrawlError::Unreachable(why));
+            }
         }
         let (client, began) = (self.client, Instant::now());
         let identity = begin(client, self.options, self.state).await?;

@@ -22,6 +22,9 @@ pub enum CrawlError {
     /// There is no start URL.
     #[error("{0}")]
     Starts(String),
+    /// The broker cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
     /// An error of the broker.
     #[error(transparent)]
     Broker(#[from] crate::sdk::Error),

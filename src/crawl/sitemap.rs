@@ -45,12 +45,18 @@ fn decompressed(body: &[u8]) -> (Cow<'_, [u8]>, Option<String>) {
     (bytes.into(), wrong)
 }
 
-/// One URL on each line; other lines are skipped.
+/// One URL on each line, or the lines `Sitemap: URL` of a robots.txt; other lines are skipped.
 fn of_lines(text: &str) -> (Sitemap, Option<String>) {
     let is_url = |line: &&str| is_taken(line) && line.split_once("://").is_some_and(|(scheme, _)| scheme.len() <= 5);
+    let of_robots = |line: &str| {
+        let (_, rest) = line.split_once(':').filter(|(key, _)| key.trim().eq_ignore_ascii_case("sitemap"))?;
+        rest.split_whitespace().next().map(str::to_owned)
+    };
+    let sitemaps: Vec<String> = text.lines().filter_map(of_robots).filter(|url| is_url(&url.as_str())).collect();
     let pages: Vec<String> = text.lines().map(str::trim).filter(is_url).map(str::to_owned).collect();
-    let broken = pages.is_empty().then(|| "not a sitemap: neither XML nor one URL on each line".to_owned());
-    (Sitemap { pages, sitemaps: Vec::new() }, broken)
+    let is_empty = pages.is_empty() && sitemaps.is_empty();
+    let broken = is_empty.then(|| "not a sitemap: neither XML, nor one URL on each line, nor a robots.txt with `Sitemap` lines".to_owned());
+    (Sitemap { pages, sitemaps }, broken)
 }
 
 fn is_taken(url: &str) -> bool {
@@ -169,6 +175,12 @@ mod tests {
         let mut short = gzip(PAGES.repeat(50).as_bytes());
         short.truncate(short.len() / 2);
         assert!(read_sitemap(&short).1.is_some_and(|why| why.contains("cannot decompress")));
+        let (sitemap, broken) =
+            read_sitemap(b"User-agent: *\nDisallow: /x\nSitemap: http://a/s.xml\r\nsitemap : https://b/t.xml # two\nSitemap: /relative");
+        assert_eq!(
+            (sitemap.sitemaps, sitemap.pages.len(), broken),
+            (vec!["http://a/s.xml".to_owned(), "https://b/t.xml".to_owned()], 0, None)
+        );
         for none in [&b""[..], b"hello", b"<html><body></body></html>", b"\xff\xfe", b"\x1f\x8b"] {
             let (sitemap, broken) = read_sitemap(none);
             assert!(broken.is_some() && sitemap == Sitemap::default(), "{none:?}");

@@ -35,8 +35,10 @@ pub struct Lease {
     pub node: NodeId,
     /// Dispatch attempt of this block, starting at 1.
     pub attempt: u32,
-    /// When it was dispatched, or last sent again.
+    /// When it was dispatched, or last sent.
     pub since: Timestamp,
+    /// It was sent: its requests are not being read from the store any more.
+    pub is_sent: bool,
     /// When the lease expires if the node does not renew it.
     pub until: Timestamp,
     /// The node has confirmed that it holds the block.

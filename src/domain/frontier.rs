@@ -276,7 +276,7 @@ impl Frontier {
         let attempts = self.attempts.entry(seq).or_insert(0);
         *attempts += 1;
         let until = now.plus_ms(self.settings.lease as i64);
-        let lease = Lease { node, attempt: *attempts, since: now, until, confirmed: false };
+        let lease = Lease { node, attempt: *attempts, since: now, is_sent: false, until, confirmed: false };
         self.insert_lease(seq, lease);
         lease
     }
@@ -343,14 +343,15 @@ impl Frontier {
         let attempts = self.attempts.entry(seq).or_insert(0);
         *attempts = (*attempts).max(attempt);
         let until = now.plus_ms(self.settings.lease as i64);
-        self.insert_lease(seq, Lease { node, attempt, since: now, until, confirmed: true });
+        self.insert_lease(seq, Lease { node, attempt, since: now, is_sent: true, until, confirmed: true });
         true
     }
 
-    /// The block was sent to its node again. It is the same attempt, because the node never received the first message.
-    pub fn sent_again(&mut self, seq: Seq, now: Timestamp) {
+    /// The block is sent to its node, for the first time or again. It is the same attempt, because the node has not received an earlier
+    /// message.
+    pub fn sent(&mut self, seq: Seq, now: Timestamp) {
         if let Some(lease) = self.leases.get_mut(&seq) {
-            lease.since = now;
+            (lease.since, lease.is_sent) = (now, true);
         }
     }
 

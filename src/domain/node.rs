@@ -125,6 +125,25 @@ pub struct NodeLoad {
     pub free_memory: u64,
 }
 
+/// A load that is like the stored one is not stored again for this many milliseconds.
+const STORE_EVERY_MS: i64 = 30_000;
+/// A difference of so many percent of the processors is news.
+const CPU_NEWS: u32 = 5;
+/// A difference of one part in this many of the free memory is news.
+const MEMORY_NEWS: u64 = 20;
+
+impl NodeLoad {
+    /// Whether this load is to be stored, after `stored` was stored so many milliseconds ago. Most nodes of a fleet do the same as
+    /// before, so this is what a heartbeat costs.
+    #[must_use]
+    pub fn is_news(&self, stored: &Self, age_ms: i64) -> bool {
+        self.process_count != stored.process_count
+            || self.cpu.abs_diff(stored.cpu) >= CPU_NEWS
+            || self.free_memory.abs_diff(stored.free_memory) > stored.free_memory / MEMORY_NEWS
+            || age_ms >= STORE_EVERY_MS
+    }
+}
+
 /// A node as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
@@ -175,4 +194,26 @@ pub enum NodeWork {
     Draining,
     /// It shuts down at once.
     Leaving,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_like_the_stored_one_is_stored_twice_a_minute() {
+        let stored = NodeLoad { process_count: 2, cpu: 40, free_memory: 2_000 };
+        for same in [NodeLoad { cpu: 44, ..stored }, NodeLoad { cpu: 36, ..stored }, NodeLoad { free_memory: 2_100, ..stored }] {
+            assert!(!same.is_news(&stored, 29_999), "{same:?}");
+            assert!(same.is_news(&stored, 30_000), "{same:?}");
+        }
+        for other in [
+            NodeLoad { process_count: 1, ..stored },
+            NodeLoad { cpu: 45, ..stored },
+            NodeLoad { cpu: 35, ..stored },
+            NodeLoad { free_memory: 1_899, ..stored },
+        ] {
+            assert!(other.is_news(&stored, 0), "{other:?}");
+        }
+    }
 }

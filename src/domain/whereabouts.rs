@@ -4,6 +4,7 @@ use super::fingerprint::Fingerprint;
 use super::run::RunState;
 use super::schedule::Answer;
 use super::settings::QueueSettings;
+use super::sites::Why;
 use super::time::Timestamp;
 
 /// A URL to look up in a run.
@@ -27,6 +28,17 @@ pub struct Sought<'a> {
     pub now: Timestamp,
 }
 
+/// The hold of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Its end.
+    pub until: Timestamp,
+    /// The reason.
+    pub why: Why,
+    /// The operator that holds it.
+    pub by: Option<String>,
+}
+
 /// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
@@ -38,6 +50,8 @@ pub enum Whereabouts {
         site: String,
         /// Earliest time of the next request to the site.
         until: Timestamp,
+        /// The hold of the site.
+        held: Option<Held>,
         /// Another run or block currently uses the site.
         is_taken: bool,
         /// Number of blocks before it in the queue of the site.
@@ -135,11 +149,15 @@ fn sentence(place: &Whereabouts, sought: &Sought<'_>) -> String {
     let at = |at: &Option<Timestamp>| at.map(|at| format!(" at {at}")).unwrap_or_default();
     match place {
         Whereabouts::Ready => "It waits for a node with a free slot.".to_owned(),
-        Whereabouts::AtSite { site, until, is_taken, ahead } => {
-            let when = match (*is_taken, *until > sought.now) {
-                (true, _) => "which another block is using".to_owned(),
-                (false, true) => format!("which may not be used before {until}"),
-                (false, false) => "which may be used now".to_owned(),
+        Whereabouts::AtSite { site, until, held, is_taken, ahead } => {
+            let when = match (held, *is_taken, *until > sought.now) {
+                (Some(Held { until, why, by }), ..) => {
+                    let by = by.as_ref().map(|by| format!(" {by}")).unwrap_or_default();
+                    format!("which is held until {until} ({}{by})", why.name())
+                }
+                (None, true, _) => "which another block is using".to_owned(),
+                (None, false, true) => format!("which may not be used before {until}"),
+                (None, false, false) => "which may be used now".to_owned(),
             };
             let before = match ahead {
                 0 => String::new(),
@@ -199,7 +217,15 @@ mod tests {
     fn each_place_is_explained() {
         let usual = QueueSettings::default();
         let see = |place: Whereabouts| explained(&[place], RunState::Running, None, &usual);
-        let at_site = |until, is_taken, ahead| Whereabouts::AtSite { site: "a".into(), until: Timestamp(until), is_taken, ahead };
+        let at_site =
+            |until, is_taken, ahead| Whereabouts::AtSite { site: "a".into(), until: Timestamp(until), held: None, is_taken, ahead };
+        let held = |why, by: Option<&str>| Whereabouts::AtSite {
+            site: "a".into(),
+            until: Timestamp(1_000),
+            held: Some(Held { until: Timestamp(9_000), why, by: by.map(str::to_owned) }),
+            is_taken: true,
+            ahead: 0,
+        };
         let failed = |kind: Option<&str>, status, tries| Whereabouts::Failed {
             kind: kind.map(str::to_owned),
             message: "m".into(),
@@ -214,6 +240,7 @@ mod tests {
             (at_site(9_000, false, 2), "waiting", "site", "not be used before 1970-01-01T00:00:09.000Z; 2 blocks to the site come first."),
             (at_site(1_000, false, 0), "waiting", "site", "its site a, which may be used now."),
             (at_site(9_000, true, 1), "waiting", "site", "which another block is using; 1 block to the site comes first."),
+            (held(Why::Operator, Some("ann")), "waiting", "site", "is held until 1970-01-01T00:00:09.000Z (operator ann)."),
             (
                 Whereabouts::AtNode { node: "n".into(), since: Timestamp(2_000), attempt: 3 },
                 "atNode",

@@ -268,7 +268,8 @@ impl Service {
             Some(d) => NodeOutput {
                 name,
                 number,
-                record,
+                // The stored time is up to half a minute older.
+                record: NodeRecord { last_online_time: d.last_seen, ..record },
                 is_online: d.is_online,
                 load: d.load,
                 holding: d.holding,

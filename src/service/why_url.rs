@@ -9,7 +9,7 @@ use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
-use crate::domain::whereabouts::{Sought, Whereabouts, explain_url};
+use crate::domain::whereabouts::{Held, Sought, Whereabouts, explain_url};
 use crate::protocol::failed::of_text;
 use crate::protocol::management::WhyOutput;
 use crate::protocol::pack;
@@ -31,7 +31,7 @@ impl Service {
         if run.kind != JobKind::Block {
             return Err(Problem::conflict("no-queue", format!("run {identity} is not of a block job: it has no requests")));
         }
-        let request_id = Fingerprint::of("GET", &url, b"");
+        let request_id = Fingerprint::of("GET", &run.queue.canonicalisation.apply(&url), b"");
         let (mut found, mut next) = (Vec::new(), Some(request_id));
         while let Some(id) = next.take().filter(|_| found.len() < MOST_REPETITIONS) {
             let Some((place, repetition)) = self.whereabouts(&run, id).await? else { break };
@@ -85,8 +85,10 @@ impl Service {
                 let view = self.context.sites.board().view(&site, now);
                 // Other runs may have used the site since this run checked it.
                 let until = view.as_ref().map_or(at, |view| view.next_at.max(at));
-                let is_taken = view.is_some_and(|view| view.run.is_some());
-                Whereabouts::AtSite { site: site.to_string(), until: until.on_the_wall(), is_taken, ahead }
+                let is_taken = view.as_ref().is_some_and(|view| view.run.is_some());
+                let held = view.and_then(|view| Some((view.held.filter(|(until, _)| *until > now)?, view.held_by)));
+                let held = held.map(|((until, why), by)| Held { until: until.on_the_wall(), why, by: by.map(|by| by.to_string()) });
+                Whereabouts::AtSite { site: site.to_string(), until: until.on_the_wall(), held, is_taken, ahead }
             }
             (Phase::Ready | Phase::Retry | Phase::Queued, ..) => Whereabouts::Ready,
             _ => Whereabouts::Storing,

@@ -4,7 +4,7 @@ use super::columns::Hex;
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::node_connection;
+use super::schema::{node, node_connection};
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -59,6 +59,8 @@ pub struct NodeDisconnected {
     pub node: NodeId,
     /// Why.
     pub reason: String,
+    /// When its last message came.
+    pub last_seen: Timestamp,
     /// The current time.
     pub now: Timestamp,
 }
@@ -67,7 +69,9 @@ impl WriteOp for NodeDisconnected {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        close(tx.conn, Some(Hex::of(self.node.0).text()), &self.reason, self.now)
+        let key = Hex::of(self.node.0);
+        diesel::update(node::table.find(key.text())).set(node::last_online_time.eq(self.last_seen.0)).execute(tx.conn)?;
+        close(tx.conn, Some(key.text()), &self.reason, self.now)
     }
 }
 

@@ -251,7 +251,7 @@ fn a_block_that_is_on_its_way_is_not_sent_again() {
         assert_ne!(next["blockId"], slow["blockId"]);
         assert!(node.socket.is_quiet());
         // It has read both, and has not taken the first.
-        node.socket.say("heartbeat", &beat(2, &[next.clone()]));
+        node.socket.say("heartbeat", &beat(2, std::slice::from_ref(&next)));
         let again = node.socket.find("block").await;
         assert_eq!((&again["blockId"], &again["attempt"]), (&slow["blockId"], &slow["attempt"]));
         for block in [again, next] {
@@ -302,6 +302,16 @@ fn a_heartbeat_is_stored() {
             assert_eq!(&row[key], value, "{key} of {row}");
         }
         assert_eq!(row["load"], json!({ "processCount": 0, "cpu": 7, "freeMemory": 321 }));
+        // The same again is a sign of life, but nothing to store. A change is.
+        until("a later time", || {
+            node.beat();
+            async { Some(node_row(&api, &node.id).await).filter(|later| later["lastOnlineTime"].as_str() > row["lastOnlineTime"].as_str()) }
+        })
+        .await;
+        node.socket.say("heartbeat", &json!({ "processCount": 0, "cpu": 90, "freeMemory": 321, "holding": [] }));
+        let statuses = || async { api.get(&path).await.1["items"].as_array().expect("items").clone() };
+        until("the change", || async { statuses().await.first().cloned().filter(|status| status["cpu"] == 90) }).await;
+        assert_eq!(statuses().await.len(), 2, "one for many that said the same");
     });
 }
 

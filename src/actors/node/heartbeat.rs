@@ -18,12 +18,15 @@ fn held(block: &Holding) -> Held {
 
 impl NodeActor {
     fn heard(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
-        self.last_heard = Timestamp::steady();
+        let (now, steady) = (Timestamp::now(), Timestamp::steady());
+        (self.last_heard, self.last_seen) = (steady, now);
         let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
         self.load = Some(load);
-        // Only for later inspection. Nothing waits for this write, and losing it in a crash is acceptable.
-        drop(self.context.store.write(AddNodeStatus { node: self.id(), load, now }));
+        if self.stored.is_none_or(|(stored, at)| load.is_news(&stored, steady.since_ms(at))) {
+            self.stored = Some((load, steady));
+            // Only for later inspection. Nothing waits for this write, and losing it in a crash is acceptable.
+            drop(self.context.store.write(AddNodeStatus { node: self.id(), load, now }));
+        }
         if let Some(holding) = &heartbeat.holding {
             self.compare(holding, heartbeat.received);
         }

@@ -7,6 +7,7 @@ use crate::actors::session_sender::{Frame, SessionSender};
 use crate::actors::supervision::Link;
 use crate::domain::ids::{BlockId, Identity};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, Room};
+use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
 use actix::Message;
@@ -137,6 +138,8 @@ pub struct DescribeNode(pub Reply<NodeDescription>);
 pub struct NodeDescription {
     /// The last load that the node reported.
     pub load: Option<NodeLoad>,
+    /// When its last message came.
+    pub last_seen: Timestamp,
     /// Blocks that the node holds.
     pub holding: u32,
     /// Programs that runs expect on the node.

@@ -48,7 +48,11 @@ pub struct NodeActor {
     sender: Option<SessionSender>,
     binary: bool,
     load: Option<NodeLoad>,
+    /// The last load that was stored, and when.
+    stored: Option<(NodeLoad, Timestamp)>,
     last_heard: Timestamp,
+    /// Same, by the wall clock.
+    last_seen: Timestamp,
     /// Time at which the session closed.
     closed_at: Option<Timestamp>,
     /// The node reported the blocks it holds, or the time for that report has passed.
@@ -89,7 +93,9 @@ impl NodeActor {
             sender,
             binary,
             load: None,
+            stored: None,
             last_heard: Timestamp::steady(),
+            last_seen: Timestamp::now(),
             closed_at: None,
             greeted: false,
             held: HashMap::new(),
@@ -183,7 +189,8 @@ impl NodeActor {
         }
         self.context.registry().node_gone(self.id());
         // Nothing waits for this write; a broker that starts ends all connections.
-        drop(self.context.store.write(NodeDisconnected { node: self.id(), reason: why.to_owned(), now: Timestamp::now() }));
+        let gone = NodeDisconnected { node: self.id(), reason: why.to_owned(), last_seen: self.last_seen, now: Timestamp::now() };
+        drop(self.context.store.write(gone));
         self.guard.finish();
         ctx.stop();
     }
@@ -213,7 +220,7 @@ impl Handler<SessionOpened> for NodeActor {
         self.facts = m.facts;
         self.binary = m.binary;
         self.closed_at = None;
-        self.last_heard = Timestamp::steady();
+        (self.last_heard, self.last_seen) = (Timestamp::steady(), Timestamp::now());
         self.welcome(ctx);
     }
 }
@@ -278,6 +285,7 @@ impl Handler<DescribeNode> for NodeActor {
         }
         reply.send(Ok(NodeDescription {
             load: self.load,
+            last_seen: self.last_seen,
             holding: self.held.len() as u32,
             runs,
             programs: self.context.fleet.programs(self.id()),

@@ -409,14 +409,14 @@ impl Handler<NodeHolds> for RunActor {
             .leases_of_node(node)
             .filter(|(seq, lease)| {
                 let is_there = listed.contains(&(*seq, lease.attempt)) || coming.contains(seq);
-                !is_there && now.since_ms(lease.since) >= RESEND_MS
+                lease.is_sent && !is_there && now.since_ms(lease.since) >= RESEND_MS
             })
             .map(|(seq, _)| seq)
             .collect();
         for seq in missing {
             let name = self.context.addresses.node_name(node);
             log::info!("block did not arrive and is sent again block_id={} node_id={node} node={name}", self.block_id(seq));
-            self.kind.frontier.sent_again(seq, now);
+            self.kind.frontier.sent(seq, now);
             self.send_again(seq, to.clone(), ctx);
         }
         self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());

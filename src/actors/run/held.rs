@@ -184,7 +184,9 @@ impl Handler<SiteHeld> for RunActor {
         if self.life.is_ending() {
             return;
         }
-        let of_site = |seq| self.kind.frontier.site_of(seq).filter(|no| is_hold_of(&name, &self.kind.frontier.site_name(*no)));
+        // A hold of an address applies to the hosts whose turns belong to it.
+        let is_of = |no: SiteNo| is_hold_of(&name, &self.kind.frontier.site_name(no)) || *name == *self.turn_name(no);
+        let of_site = |seq| self.kind.frontier.site_of(seq).filter(|no| is_of(*no));
         let leases: Vec<_> = self.kind.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
         for (seq, lease, site) in leases {
             // Results that the node has reported stay; the other requests are downloaded after the hold.

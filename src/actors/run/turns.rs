@@ -13,7 +13,7 @@ use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
 use crate::domain::request::unpack;
-use crate::domain::robots::Verdict;
+use crate::domain::robots::{FORBIDS_MS, Verdict};
 use crate::domain::sites::{Ended, Granted, Outcome, Pace, SiteBy, url_at};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchError, FetchErrorKind};
@@ -138,7 +138,9 @@ fn without_robots(known: &KnownRobots) -> (FetchErrorKind, String) {
         (FetchErrorKind::Refused, _) => format!("robots.txt could not be fetched: {message}"),
         (_, failures) => format!("robots.txt could not be fetched {failures} times in a row, which forbids all: {message}"),
     };
-    (*kind, message)
+    // A status is no failure of the way to the site.
+    let kind = if *kind == FetchErrorKind::Other { FetchErrorKind::Robots } else { *kind };
+    (kind, message)
 }
 
 impl RunActor {
@@ -363,7 +365,9 @@ impl RunActor {
             if known.robots.is_unreachable() && known.failures < MOST_ROBOTS_FAILURES {
                 return Ok((if is_old { Judged::Unknown(url) } else { Judged::Later(known.until) }, delay_ms));
             }
-            if is_old && !is_free {
+            // The hold of a site may be longer than the time after which the file is fetched again.
+            let forbids = known.robots.is_unreachable() && known.until.plus_ms(FORBIDS_MS) > Timestamp::now();
+            if is_old && !is_free && !forbids {
                 return Ok((Judged::Unknown(url), delay_ms));
             }
             delay_ms = delay_ms.max(known.robots.crawl_delay_ms().unwrap_or(0));
@@ -462,6 +466,7 @@ impl RunActor {
         }
         self.run.block_times += 1;
         let block = Block { pace, ..self.block(seq, &lease) };
+        self.kind.frontier.sent(seq, Timestamp::steady());
         sink.send(block, payload);
     }
 

@@ -12,10 +12,17 @@ const MOST_SITEMAPS: usize = 256;
 /// The maximum `Crawl-delay`: one day.
 const MOST_DELAY_S: f64 = 86_400.0;
 
-/// The name of a program in robots.txt: the letters, `-` and `_` at the start of its user agent, in lower case.
+/// The name of a program in robots.txt, in lower case: the letters, `-` and `_` at the start of its user agent. Of `Mozilla/5.0 (compatible;
+/// FooBot/2.1; …)` it is `foobot`, since `mozilla` names no program.
 #[must_use]
 pub fn product_token(user_agent: &str) -> String {
-    let text = user_agent.trim_start();
+    let all = leading_token(user_agent);
+    let named = user_agent.split_once("(compatible;").filter(|_| all == "mozilla").map(|(_, rest)| leading_token(rest));
+    named.filter(|token| !token.is_empty()).unwrap_or(all)
+}
+
+fn leading_token(text: &str) -> String {
+    let text = text.trim_start();
     let end = text.find(|c: char| !is_token(c)).unwrap_or(text.len());
     text[..end].to_ascii_lowercase()
 }

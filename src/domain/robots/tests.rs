@@ -128,7 +128,11 @@ fn a_token_is_the_start_of_the_user_agent() {
         (" foo bar", "foo"),
         ("ツ", ""),
         ("", ""),
-        ("Mozilla/5.0 (compatible; FooBot)", "mozilla"),
+        ("Mozilla/5.0 (compatible; FooBot)", "foobot"),
+        ("Mozilla/5.0 (compatible; Foo-Bot/2.1; +http://x.y/)", "foo-bot"),
+        ("Mozilla/5.0 (compatible; 1)", "mozilla"),
+        ("Mozilla/5.0 (X11; Linux) FooBot", "mozilla"),
+        ("Other/5.0 (compatible; FooBot)", "other"),
     ] {
         assert_eq!(product_token(agent), token);
     }
