@@ -161,6 +161,7 @@ crate=.
 if cargo info --quiet serde >/dev/null 2>&1; then
     rm -rf "$target/package"
     cargo publish --dry-run --locked --allow-dirty --quiet --no-verify
+    cargo package --locked --allow-dirty --quiet --no-verify
     tar --extract --gzip --file "$(echo "$target"/package/webloom-*.crate)" --directory "$target/package"
     crate=$(echo "$target"/package/webloom-*/)
 else
