@@ -94,6 +94,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("run show", &["webloom run show --job nightly", "webloom run show 8e9ba83b -o json"]),
     ("run watch", &["webloom run watch --job nightly"]),
     ("run why", &["webloom run why --job nightly"]),
+    ("run results", &["webloom run results --job nightly > results.jsonl"]),
     ("run logs", &["webloom run logs --job nightly --follow --level warning"]),
     ("run stop", &["webloom run stop 8e9ba83b"]),
     ("run pause", &["webloom run pause --job nightly"]),

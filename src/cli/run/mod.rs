@@ -4,6 +4,7 @@ mod logs;
 mod look;
 mod redrive;
 mod requests;
+mod results;
 mod steer;
 mod watch;
 
@@ -53,6 +54,8 @@ enum RunCommand {
     Requeue(requests::RequeueArgs),
     /// Discard requests of a block run that wait for a node: each gets a failure of the kind `discarded`
     Discard(requests::DiscardArgs),
+    /// Print the results of a run, a line of JSON for each: of a block run those that its worker has not acknowledged, and bodies as base64
+    Results(RunRef),
     /// Print the log of a run
     Logs(logs::LogsArgs),
     /// Follow a run until it ends; exit code 0 if it succeeded, 3 if it failed, 4 if it was stopped
@@ -119,6 +122,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         RunCommand::Requests(args) => requests::requests(&shell, args).await,
         RunCommand::Requeue(args) => requests::requeue(&shell, args).await,
         RunCommand::Discard(args) => requests::discard(&shell, args).await,
+        RunCommand::Results(run) => results::results(&shell, &run).await,
         RunCommand::Logs(args) => logs::logs(&shell, args).await,
         RunCommand::Watch(run) => follow(&shell, &run.find(&shell).await?).await,
         RunCommand::Blocks(args) => look::blocks(&shell, args).await,

@@ -19,6 +19,7 @@ pub mod plans;
 pub mod portal;
 pub mod queue;
 pub mod redrive;
+mod results;
 pub mod runs;
 pub mod series;
 pub mod sites;

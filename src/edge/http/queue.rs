@@ -1,5 +1,6 @@
 //! `/requestqueue/{identity}`: requests in, finished blocks out.
 
+use super::results::{LINES, asks_for_lines, lines};
 use crate::actors::run::DeliveredBlock;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, InvalidId, PeerId, WorkerId};
@@ -18,7 +19,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
 use crate::protocol::zstd_frame;
 use crate::protocol::{BULK, HOLDS_HEADER, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
-use crate::service::{PollOptions, Receipt};
+use crate::service::{PollOptions, Receipt, StoredResult};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, ContentType};
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -64,10 +65,11 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/results").get(results, |op| {
             op.named("listResults")
                 .only_leader()
-                .says("Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page ends early where it becomes large.")
+                .says("Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page ends early where it becomes large. If `Accept` asks for `application/jsonl`, all results are sent from the cursor on, a line of JSON for each; of other runs, then, what the run or its instances left.")
                 .needs(Need::Worker)
                 .query::<ResultQuery>()
                 .answers::<Page<Block>>(200, "A page of finished blocks.")
+                .or_as(LINES)
                 .may_fail(&[422])
         }),
         resource("/requestqueue/{identity}/ack").also_at("/api/requestqueue/{identity}/ack").post(ack, |op| {
@@ -220,11 +222,20 @@ pub struct ResultQuery {
 /// `GET /api/v1/runs/{id}/results`
 pub async fn results(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<ResultQuery>) -> Result<HttpResponse, Failure> {
     let identity: Identity = id(&edge, &request, "id").await?;
+    if asks_for_lines(&request) {
+        return lines(edge, identity, query.cursor.as_deref()).await;
+    }
     let limit = query.limit.unwrap_or(MOST_BLOCKS / 4);
     if !(1..=MOST_BLOCKS).contains(&limit) {
         return Err(Problem::invalid("limit", format!("must be 1 to {MOST_BLOCKS}")).into());
     }
     let (found, next_cursor) = edge.service.results(identity, query.cursor.as_deref(), limit).await?;
+    let items = opened_results(identity, found).await?;
+    Ok(HttpResponse::Ok().json(Page { items, next_cursor }))
+}
+
+/// Stored blocks with their results.
+pub(super) async fn opened_results(identity: Identity, found: Vec<(BlockId, StoredResult)>) -> Result<Vec<Block>, Problem> {
     let blocks = found.into_iter().map(|(block_id, result)| DeliveredBlock {
         block_id,
         requests: result.payload,
@@ -232,8 +243,7 @@ pub async fn results(edge: web::Data<Edge>, request: HttpRequest, query: web::Qu
         pack: result.pack,
         delivery_no: None,
     });
-    let items = opened(identity, blocks.collect()).await?;
-    Ok(HttpResponse::Ok().json(Page { items, next_cursor }))
+    opened(identity, blocks.collect()).await
 }
 
 /// Approximate bytes of a block as plain JSON.
