@@ -41,6 +41,10 @@ pub struct ActorDetail {
     pub waiting: u64,
     /// Messages by type, the most frequent first.
     pub messages: Vec<MessagesOutput>,
+    /// The last messages, the newest first; at most 10.
+    pub recent: Vec<RecentOutput>,
+    /// How many messages waited when one was handled, that one included, since the actor was created.
+    pub depths: Vec<DepthOutput>,
     /// Why it was restarted, the newest first; at most 20.
     pub crashes: Vec<CrashOutput>,
 }
@@ -56,6 +60,29 @@ pub struct MessagesOutput {
     /// Microseconds for each, on average; absent if it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<f64>,
+}
+
+/// A message that was handled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecentOutput {
+    /// As in the list of types.
+    pub r#type: String,
+    /// When.
+    pub at: Timestamp,
+    /// Microseconds that it took.
+    pub time: u32,
+}
+
+/// How often so many messages waited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DepthOutput {
+    /// At most so many messages, and more than in the line before; absent in the last line, which has all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_to: Option<u64>,
+    /// How often.
+    pub count: u64,
 }
 
 /// The end of an actor.

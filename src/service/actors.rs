@@ -86,7 +86,14 @@ impl Service {
     pub async fn actor(&self, kind: &str, name: &str) -> Result<ActorDetail, Problem> {
         let now = Timestamp::now();
         if (kind, name) == WRITER {
-            return Ok(ActorDetail { actor: self.writer(now), waiting: 0, messages: Vec::new(), crashes: Vec::new() });
+            return Ok(ActorDetail {
+                actor: self.writer(now),
+                waiting: 0,
+                messages: Vec::new(),
+                recent: Vec::new(),
+                depths: Vec::new(),
+                crashes: Vec::new(),
+            });
         }
         let found = self.context.addresses.actor_stats.find(kind, name, now);
         let mut found = found.ok_or_else(|| {

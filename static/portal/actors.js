@@ -154,9 +154,9 @@ export async function actors(page) {
 export async function actor(page) {
   const [kind, name] = page.parts;
   const path = at(`/actors/${encodeURIComponent(kind)}/${encodeURIComponent(name)}`);
-  const [top, summary, messages, restarts] = [h("h1"), h("div"), h("div"), h("div")];
+  const [top, summary, messages, recent, depths, restarts] = [h("h1"), h("div"), h("div"), h("div"), h("div"), h("div")];
   const seen = rates();
-  const body = [h("p", {}, link("/actors", "Actors")), top, summary, section("Messages by type", messages), section("Restarts", restarts)];
+  const body = [h("p", {}, link("/actors", "Actors")), top, summary, section("Messages by type", messages), section("Last messages", recent), section("Waiting messages", depths), section("Restarts", restarts)];
   await page.live(2000, async () => {
     const one = await get(path, page.signal);
     page.title(`${kind} ${one.label ?? name}`);
@@ -170,6 +170,13 @@ export async function actor(page) {
     ]));
     patch(messages, table("Messages by type", ["Type", ["Handled", "n"], ["Messages/s", "n"], ["Time each", "n"]],
       one.messages.map(({ type, count, time }) => ({ key: type, cells: [code(type), num(count), rate(seen.note(type, count)), time === undefined ? "" : micros(time)] })),
+      "It has handled no message yet."));
+    patch(recent, table("Last messages", ["When", "Type", ["Time", "n"]], one.recent.map(({ type, at: instant, time }, i) => ({ key: `${instant}/${i}`, cells: [when(instant), code(type), micros(time)] })),
+      "It has handled no message yet."));
+    const handled = one.depths.reduce((sum, { count }) => sum + count, 0);
+    const share = count => (handled ? `${(100 * count / handled).toFixed(count && count < handled ? 1 : 0)} %` : "");
+    patch(depths, table("Waiting messages", [["Messages in the queue", "n"], ["When one was handled", "n"], ["Share", "n"]],
+      one.depths.filter(({ count }) => count).map(({ upTo, count }) => ({ key: upTo ?? "more", cells: [upTo ? `up to ${num(upTo)}` : "more", num(count), share(count)] })),
       "It has handled no message yet."));
     patch(restarts, table("Restarts", ["When", "Reason"], one.crashes.map(({ at: instant, reason }, i) => ({ key: `${instant}/${i}`, cells: [when(instant), h("span", { class: "reason" }, reason)] })),
       "It has not been restarted."));

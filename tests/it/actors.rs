@@ -117,6 +117,8 @@ fn an_actor_shows_why_it_was_restarted() {
         browser.sees(&format!("Actor: node {name}")).await;
         browser.sees(&reason).await;
         browser.sees("Messages by type").await;
+        browser.sees("Last messages").await;
+        browser.sees("up to 1").await;
         assert_eq!(api.get("/api/v1/actors/node/unknown").await.0, 404);
         assert_eq!(browser.complaints().await, Vec::<String>::new());
     });

@@ -1,7 +1,7 @@
 //! Monitoring data of the actors.
 
 use crate::domain::time::Timestamp;
-use crate::protocol::actors::{ActorDetail, CrashOutput, KindOutput, MessagesOutput};
+use crate::protocol::actors::{ActorDetail, CrashOutput, DepthOutput, KindOutput, MessagesOutput, RecentOutput};
 use crate::protocol::api::ActorOutput;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,6 +10,10 @@ use std::time::Instant;
 
 /// Number of crashes that are kept.
 const MOST_CRASHES: usize = 20;
+/// Number of recent messages that are kept: 24 bytes each, from the first message on.
+const MOST_RECENT: usize = 10;
+/// Bounds of the counts of waiting messages.
+const DEPTHS: [u64; 7] = [1, 3, 10, 30, 100, 300, 1_000];
 
 /// Monitoring data of an actor. It survives restarts of the actor.
 #[derive(Debug)]
@@ -24,8 +28,7 @@ pub struct Stats {
     /// Work that waits, in the unit of the kind: requests of a run.
     waiting: AtomicU64,
     words: Mutex<Words>,
-    /// By type; an actor has few types of messages.
-    messages: Mutex<Vec<Messages>>,
+    messages: Mutex<Handled>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +37,63 @@ struct Words {
     last_error: Option<String>,
     label: Option<Arc<str>>,
     crashes: VecDeque<(Timestamp, String)>,
+}
+
+/// The messages that an actor has handled.
+#[derive(Debug, Clone, Default)]
+struct Handled {
+    /// By type; an actor has few types of messages.
+    types: Vec<Messages>,
+    /// The last ones, the newest last: place of the type, begin, and microseconds.
+    recent: VecDeque<(u8, u32, Instant)>,
+    /// How often so many waited, by the bounds, and how often more.
+    depths: [u32; DEPTHS.len() + 1],
+}
+
+impl Handled {
+    /// The place of a type.
+    fn of_type(&mut self, place: &'static str) -> usize {
+        self.types.iter().position(|messages| messages.place == place).unwrap_or_else(|| {
+            self.types.push(Messages { place, count: 0, timed: 0, nanos: 0 });
+            self.types.len() - 1
+        })
+    }
+
+    fn begin(&mut self, place: &'static str, depth: u64) {
+        let i = self.of_type(place);
+        self.types[i].count += 1;
+        let bound = DEPTHS.partition_point(|bound| *bound < depth);
+        self.depths[bound] = self.depths[bound].saturating_add(1);
+    }
+
+    fn end(&mut self, place: &'static str, begin: Instant) {
+        let took = begin.elapsed();
+        let i = self.of_type(place);
+        let messages = &mut self.types[i];
+        messages.timed += 1;
+        messages.nanos = messages.nanos.saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        if self.recent.len() == MOST_RECENT {
+            self.recent.pop_front();
+        } else if self.recent.is_empty() {
+            self.recent.reserve_exact(MOST_RECENT);
+        }
+        let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        self.recent.push_back((u8::try_from(i).unwrap_or(u8::MAX), micros, begin));
+    }
+
+    fn recent(&self, now: Timestamp) -> Vec<RecentOutput> {
+        let of = |(i, time, begin): &(u8, u32, Instant)| {
+            let ago = i64::try_from(begin.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let place = self.types.get(usize::from(*i)).map_or("", |messages| messages.place);
+            RecentOutput { r#type: place.to_owned(), at: now.plus_ms(-ago), time: *time }
+        };
+        self.recent.iter().rev().map(of).collect()
+    }
+
+    fn depths(&self) -> Vec<DepthOutput> {
+        let bounds = DEPTHS.into_iter().map(Some).chain([None]);
+        bounds.zip(self.depths).map(|(up_to, count)| DepthOutput { up_to, count: count.into() }).collect()
+    }
 }
 
 /// Messages of one type.
@@ -81,16 +141,8 @@ impl Stats {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of_type(&self, place: &'static str, change: impl FnOnce(&mut Messages)) {
-        let mut all = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.iter_mut().find(|messages| messages.place == place) {
-            Some(messages) => change(messages),
-            None => {
-                let mut messages = Messages { place, count: 0, timed: 0, nanos: 0 };
-                change(&mut messages);
-                all.push(messages);
-            }
-        }
+    fn messages(&self) -> std::sync::MutexGuard<'_, Handled> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a message that was sent to the actor.
@@ -100,8 +152,9 @@ impl Stats {
 
     /// Counts a message of this type that the actor begins to handle.
     pub fn handled(&self, place: &'static str) {
+        let depth = self.depth();
         self.handled.fetch_add(1, Relaxed);
-        self.of_type(place, |messages| messages.count += 1);
+        self.messages().begin(place, depth);
     }
 
     /// Sets the amount of work that waits.
@@ -151,8 +204,7 @@ impl Stats {
 
     /// How many messages were timed, and how many nanoseconds they took.
     fn timed(&self) -> (u64, u64) {
-        let all = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().fold((0, 0), |(timed, nanos), messages| (timed + messages.timed, nanos + messages.nanos))
+        self.messages().types.iter().fold((0, 0), |(timed, nanos), messages| (timed + messages.timed, nanos + messages.nanos))
     }
 
     fn depth(&self) -> u64 {
@@ -180,7 +232,8 @@ impl Stats {
     }
 
     fn detail(&self, now: Timestamp) -> ActorDetail {
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let handled = self.messages().clone();
+        let (recent, depths, mut messages) = (handled.recent(now), handled.depths(), handled.types);
         messages.sort_by(|a, b| b.count.cmp(&a.count).then(a.place.cmp(b.place)));
         let messages = messages.into_iter().map(|of| MessagesOutput {
             r#type: of.place.to_owned(),
@@ -188,7 +241,7 @@ impl Stats {
             time: Messages::micros(of.timed, of.nanos),
         });
         let crashes = self.words().crashes.iter().map(|(at, reason)| CrashOutput { at: *at, reason: reason.clone() }).collect();
-        ActorDetail { actor: self.output(now), waiting: self.waiting.load(Relaxed), messages: messages.collect(), crashes }
+        ActorDetail { actor: self.output(now), waiting: self.waiting.load(Relaxed), messages: messages.collect(), recent, depths, crashes }
     }
 
     /// Whether the filter selects this actor. The text is in lower case.
@@ -245,11 +298,7 @@ impl Timed {
 
 impl Drop for Timed {
     fn drop(&mut self) {
-        let nanos = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.stats.of_type(self.place, |messages| {
-            messages.timed += 1;
-            messages.nanos = messages.nanos.saturating_add(nanos);
-        });
+        self.stats.messages().end(self.place, self.begin);
     }
 }
 
@@ -392,7 +441,34 @@ mod tests {
         let counts: Vec<_> = found.messages.iter().map(|of| (of.r#type.as_str(), of.count, of.time.is_some())).collect();
         assert_eq!(counts, [("run.push", 2, true), ("run.poll", 1, false)]);
         assert_eq!((found.actor.messages_handled, found.actor.queue_depth), (3, 0));
+        let recent: Vec<_> = found.recent.iter().map(|message| message.r#type.as_str()).collect();
+        assert_eq!(recent, ["run.push"]);
         assert_eq!((found.crashes.len(), found.crashes[0].reason.as_str()), (MOST_CRASHES, "crash 24"));
         assert!(all.find("task", "r", Timestamp(0)).is_none());
+    }
+
+    #[test]
+    fn the_last_messages_and_how_many_waited_are_kept_in_little_memory() {
+        let stats = Stats::new("run", "r".to_owned(), None);
+        for _ in 0..5 {
+            stats.told();
+        }
+        for place in ["run.a", "run.b", "run.b", "run.b", "run.b"] {
+            stats.handled(place);
+            drop(Timed::new(&stats, place));
+        }
+        for _ in 0..MOST_RECENT {
+            drop(Timed::new(&stats, "run.c"));
+        }
+        let found = stats.detail(Timestamp(5_000));
+        assert_eq!(found.recent.len(), MOST_RECENT);
+        assert!(found.recent.iter().all(|message| message.r#type == "run.c" && message.at <= Timestamp(5_000)), "{found:?}");
+        // 5, 4, 3, 2 and 1 waited.
+        let counts: Vec<_> = found.depths.iter().map(|depth| (depth.up_to, depth.count)).take(3).collect();
+        assert_eq!(counts, [(Some(1), 1), (Some(3), 2), (Some(10), 2)]);
+        assert_eq!((found.depths.len(), found.depths[7].up_to), (8, None));
+        let handled = stats.messages();
+        let bytes = size_of::<Handled>() + handled.recent.capacity() * size_of::<(u8, u32, Instant)>();
+        assert!(bytes < 400, "{bytes} bytes besides the types");
     }
 }
