@@ -37,6 +37,8 @@ mod service;
 mod sockets;
 #[cfg(feature = "broker")]
 mod store;
+#[cfg(feature = "broker")]
+mod telemetry;
 #[cfg(feature = "tls")]
 pub mod tls;
 

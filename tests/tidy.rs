@@ -9,7 +9,7 @@ mod migrations;
 use std::path::{Path, PathBuf};
 
 /// Room, and the rooms that it may import besides itself. `cli` puts the programs together and may use all.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("config", &["domain", "protocol"]),
@@ -21,21 +21,23 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("package", &["protocol"]),
     ("sockets", &["protocol"]),
     ("store", &["domain", "fault", "open_files", "private", "tls"]),
-    ("actors", &["domain", "protocol", "config", "names", "store", "package", "fault", "tls"]),
+    ("telemetry", &["domain", "protocol", "tls"]),
+    ("actors", &["domain", "protocol", "config", "names", "store", "package", "fault", "telemetry", "tls"]),
     ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
     ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
     ("agent", &["domain", "protocol", "config", "names", "open_files", "package", "private", "sockets", "tls"]),
     ("sdk", &["domain", "protocol", "config", "sockets", "tls"]),
     ("crawl", &["domain", "protocol", "config", "private", "sdk"]),
-    ("broker", &["domain", "protocol", "config", "names", "store", "actors", "service", "edge", "fault", "private", "tls"]),
+    ("broker", &["domain", "protocol", "config", "names", "store", "actors", "service", "edge", "fault", "private", "telemetry", "tls"]),
 ];
 
 /// A crate, and the only folders that may name it.
-const FENCES: [(&str, &[&str]); 8] = [
+const FENCES: [(&str, &[&str]); 9] = [
     ("actix_web_actors", &["src/edge/ws/"]),
     ("diesel", &["src/store/"]),
     ("diesel_migrations", &["src/store/"]),
     ("libsqlite3_sys", &["src/store/"]),
+    ("prost", &["src/telemetry/"]),
     ("reqwest", &["src/agent/", "src/cli/client.rs"]),
     ("actix_web", &["src/edge/", "src/broker/", "src/cli/", "src/crawl/site.rs"]),
     ("actix", &["src/actors/", "src/service/", "src/edge/", "src/store/", "src/broker/", "src/cli/"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 import time
@@ -122,3 +123,14 @@ def test_a_call_is_short_if_the_last_one_was() -> None:
     assert any(call(0.0) for _ in range(1000))  # on a busy machine one may take longer
     assert not call(0.01)
     assert set(reports) == {"success"}
+
+
+def test_calls_of_a_task_belong_to_its_attempt() -> None:
+    order: dict[str, Any] = {"identity": "0" * 32, "attempt": 1, "jobId": "1" * 32, "handler": "f", "lease": 1000}
+    assert TaskContext(Attempt(order, lambda: None)).traceparent is None
+    order["traceId"] = "a" * 32
+    task = TaskContext(Attempt(order, lambda: None))
+    assert re.fullmatch(f"00-{'a' * 32}-[0-9a-f]{{16}}-01", task.traceparent or "")
+    assert task.traceparent == task.traceparent, "one span"
+    order["spanId"] = "b" * 16
+    assert TaskContext(Attempt(order, lambda: None)).traceparent == f"00-{'a' * 32}-{'b' * 16}-01"

@@ -22,6 +22,7 @@ use super::run_shell::AtWork;
 use super::scheduler::SchedulerHandle;
 use super::sites::Sites;
 use super::supervision::ActorStats;
+use super::task_counts::TaskCounts;
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
@@ -35,6 +36,7 @@ use crate::names::Names;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, Store};
+use crate::telemetry::Telemetry;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -186,6 +188,8 @@ pub struct Counts {
     fires: [AtomicU64; VERDICTS.len()],
     ended: [AtomicU64; ENDS.len()],
     results_lost: AtomicU64,
+    /// Ended tasks by name.
+    pub tasks: TaskCounts,
 }
 
 /// Possible outcomes of a scheduled time.
@@ -286,6 +290,8 @@ pub struct BrokerContext {
     pub brokers: Arc<Brokers>,
     /// If the leader does not renew its lease for this many milliseconds, another broker takes over.
     pub lease_ms: u64,
+    /// Takes the spans of runs.
+    pub telemetry: Telemetry,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -320,6 +326,7 @@ impl BrokerContext {
             packages: Arc::default(),
             brokers,
             lease_ms: LeaseConfig::default().ttl_ms,
+            telemetry: Telemetry::default(),
             registry: Arc::default(),
         }
     }
@@ -334,6 +341,12 @@ impl BrokerContext {
     #[must_use]
     pub fn with_lease(self, lease_ms: u64) -> Self {
         Self { lease_ms, ..self }
+    }
+
+    /// Sets where spans go.
+    #[must_use]
+    pub fn with_telemetry(self, telemetry: Telemetry) -> Self {
+        Self { telemetry, ..self }
     }
 
     /// Sets the package storage.

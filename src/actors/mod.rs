@@ -34,6 +34,7 @@ pub mod session_sender;
 pub mod sites;
 pub mod supervision;
 pub mod task;
+pub mod task_counts;
 pub mod worker;
 
 /// A random number between 0 and 1.

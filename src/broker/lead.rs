@@ -23,8 +23,9 @@ use crate::store::{
     CloseWorkers, CountNodes, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError,
     UnsettledJobs,
 };
+use crate::telemetry::{METRICS_EVERY, Telemetry};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -37,6 +38,47 @@ pub(super) struct Leader {
     store: Store,
     /// Ends with the reason why this broker is no longer the leader.
     keeper: JoinHandle<String>,
+    meter: Box<Meter>,
+}
+
+/// Sends the metrics.
+#[derive(Debug)]
+struct Meter {
+    edge: Edge,
+    telemetry: Telemetry,
+}
+
+/// How long the last read of the metrics may take when the broker stops.
+const LAST_METRICS: Duration = Duration::from_millis(500);
+
+impl Meter {
+    /// Sends them at once, and again and again.
+    fn start(&self) {
+        let Self { edge, telemetry } = self;
+        if telemetry.is_on() {
+            let meter = Self { edge: edge.clone(), telemetry: telemetry.clone() };
+            actix::spawn(async move {
+                loop {
+                    meter.read().await;
+                    tokio::time::sleep(METRICS_EVERY).await;
+                }
+            });
+        }
+    }
+
+    async fn read(&self) {
+        match self.edge.metrics().await {
+            Ok(page) => self.telemetry.metrics(page),
+            Err(problem) => log::warn!("failed to read the metrics for the collector reason={}", problem.detail),
+        }
+    }
+
+    /// Sends the last values, while the store is open.
+    async fn last(&self) {
+        if self.telemetry.is_on() && tokio::time::timeout(LAST_METRICS, self.read()).await.is_err() {
+            log::warn!("the last metrics for the collector were not read in time");
+        }
+    }
 }
 
 /// Watched answers stay in memory for long, so they have a budget of their own: this part of what data of connections may take.
@@ -46,7 +88,13 @@ const LIVE_PART: usize = 8;
 type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>, Before);
 
 impl Leader {
-    pub(super) async fn start(config: &BrokerConfig, door: &http::Listener, me: Member, leadership: Leadership) -> Result<Self, BootError> {
+    pub(super) async fn start(
+        config: &BrokerConfig,
+        door: &http::Listener,
+        me: Member,
+        leadership: Leadership,
+        telemetry: Telemetry,
+    ) -> Result<Self, BootError> {
         let failed = |e| BootError::Store(config.database.to_string(), e);
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };
@@ -54,7 +102,8 @@ impl Leader {
         let keeper = LeaseRenewer { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms, is_cut_off };
         let keeper = actix::spawn(keeper.keep());
         let (open_runs, unsettled, before) = left_open(&store).await.map_err(failed)?;
-        let context = context(config, store.clone(), Brokers::new(me.clone(), role)).with_before(before);
+        let context = context(config, store.clone(), Brokers::new(me.clone(), role));
+        let context = context.with_before(before).with_telemetry(telemetry.clone());
         let sites = store.read(LoadSites).await.map_err(failed)?;
         load_sites(&context, sites).await.map_err(failed)?;
         if !open_runs.is_empty() {
@@ -78,8 +127,10 @@ impl Leader {
         }
         let edge = edge(config, Service::new(context));
         edge.load_tokens().await.map_err(|problem| failed(StoreError::Failed(problem.detail)))?;
+        let meter = Box::new(Meter { edge: edge.clone(), telemetry });
         let server = http::serve(config, door, edge).map_err(|e| BootError::Listen(config.listen, e))?;
-        Ok(Self { me, server, registry, store, keeper })
+        meter.start();
+        Ok(Self { me, server, registry, store, keeper, meter })
     }
 
     /// Completes when this broker is no longer the leader, with the reason.
@@ -99,6 +150,7 @@ impl Leader {
         let peers_ms = ms();
         self.server.calls_over().await;
         let calls_ms = ms();
+        self.meter.last().await;
         self.keeper.abort();
         match self.store.write(ReleaseLease(self.me)).await {
             Ok(()) => {}

@@ -14,6 +14,7 @@ use crate::domain::ids::BrokerId;
 use crate::domain::leader::Reason;
 use crate::domain::time::Timestamp;
 use crate::store::{Leadership, Look, Member, StoreError};
+use crate::telemetry::Telemetry;
 use http::Listener;
 use lead::Leader;
 use standby::{Candidate, Standby};
@@ -57,6 +58,7 @@ pub struct Broker {
     pub url: String,
     config: BrokerConfig,
     door: http::Listener,
+    telemetry: Telemetry,
     me: Member,
     part: Part,
 }
@@ -83,7 +85,7 @@ impl Broker {
     ///
     /// # Errors
     /// The database or the listen address fails, or another broker leads and this one must not be a standby.
-    pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
+    pub async fn start(config: &BrokerConfig, telemetry: Telemetry) -> Result<Self, BootError> {
         log_panics();
         let failed = |e| match e {
             StoreError::Unusable(_) => BootError::File(e),
@@ -92,9 +94,10 @@ impl Broker {
         let deaf = |e| BootError::Listen(config.listen, e);
         let door = Listener::open(config).await?;
         let (address, url) = (door.address().map_err(deaf)?, door.url().map_err(deaf)?);
-        let me = member(&url, advertised(config, address, door.speaks_tls()));
+        let id = telemetry.instance().unwrap_or_else(BrokerId::random);
+        let me = member(id, &url, advertised(config, address, door.speaks_tls()));
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;
-        let mut broker = Self { address, url, config: config.clone(), door, me, part: Part::None };
+        let mut broker = Self { address, url, config: config.clone(), door, telemetry, me, part: Part::None };
         match candidate.look() {
             Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
             Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
@@ -109,7 +112,8 @@ impl Broker {
 
     async fn lead(&mut self, leadership: Leadership, reason: Reason) -> Result<(), BootError> {
         let (term, why) = (leadership.term, reason.text());
-        self.part = Part::Leads(Leader::start(&self.config, &self.door, self.me.clone(), leadership).await?);
+        let telemetry = self.telemetry.clone();
+        self.part = Part::Leads(Leader::start(&self.config, &self.door, self.me.clone(), leadership, telemetry).await?);
         let Self { address, config, .. } = self;
         log::info!("broker leads address={address} database={} tokens={:?} term={term} because={why}", config.database, config.tokens);
         Ok(())
@@ -171,7 +175,7 @@ fn advertised(config: &BrokerConfig, address: SocketAddr, by_tls: bool) -> Optio
     url.or_else(|| Some(format!("{}://localhost:{}", if by_tls { "https" } else { "http" }, address.port())))
 }
 
-fn member(own: &str, advertised: Option<String>) -> Member {
+fn member(id: BrokerId, own: &str, advertised: Option<String>) -> Member {
     let url = advertised.unwrap_or_else(|| own.to_owned());
-    Member { id: BrokerId::random(), url, version: env!("CARGO_PKG_VERSION").to_owned(), started_at: Timestamp::now() }
+    Member { id, url, version: env!("CARGO_PKG_VERSION").to_owned(), started_at: Timestamp::now() }
 }

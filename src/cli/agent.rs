@@ -1,5 +1,6 @@
 //! `webloom agent`
 
+use super::telemetry::TelemetryArgs;
 use crate::agent;
 use crate::config::agent::AgentLayer;
 use crate::config::programs::{AtStop, ProgramLayer};
@@ -103,6 +104,15 @@ pub struct Args {
     /// What to do with programs when the agent stops: end or keep [default: end]
     #[arg(long, env = "WEBLOOM_PROGRAMS_AT_STOP")]
     programs_at_stop: Option<AtStop>,
+    #[command(flatten)]
+    telemetry: TelemetryArgs,
+}
+
+impl Args {
+    /// Whether log lines are sent as well.
+    pub fn sends_logs(&self) -> bool {
+        self.telemetry.is_on()
+    }
 }
 
 impl std::fmt::Debug for Args {
@@ -169,5 +179,8 @@ pub fn run(args: Args) -> Result<(), String> {
         },
     };
     let config = settings.validate().map_err(|wrong| wrong.join("\n         "))?;
-    actix_rt::System::new().block_on(agent::run(config, stop_signal())).map_err(|e| e.to_string())
+    let telemetry = args.telemetry.start("webloom-agent")?;
+    let ended = actix_rt::System::new().block_on(agent::run(config, stop_signal())).map_err(|e| e.to_string());
+    telemetry.stop();
+    ended
 }

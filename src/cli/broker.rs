@@ -1,6 +1,7 @@
 //! `webloom broker`
 
 use super::failure::Failure;
+use super::telemetry::TelemetryArgs;
 use super::{say, say_error};
 use crate::broker::{BootError, Broker};
 use crate::config::alerts::{AlertConfig, MailConfig};
@@ -16,6 +17,7 @@ use crate::domain::targets::Rule;
 use crate::open_files;
 use crate::private;
 use crate::sdk::stop_signal;
+use crate::telemetry::Telemetry;
 use clap::Args as ClapArgs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -133,6 +135,15 @@ pub struct Args {
     /// leader at once
     #[arg(long, env = "WEBLOOM_LEASE_MS", default_value_t = LeaseConfig::default().ttl_ms, value_parser = clap::value_parser!(u64).range(LeaseConfig::TTL_MS))]
     lease_ms: u64,
+    #[command(flatten)]
+    telemetry: TelemetryArgs,
+}
+
+impl Args {
+    /// Whether log lines are sent as well.
+    pub fn sends_logs(&self) -> bool {
+        self.telemetry.is_on()
+    }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -212,8 +223,16 @@ impl Args {
 ///
 /// # Errors
 /// It cannot start, or it is a standby and cannot take over.
-pub fn run(args: Args) -> Result<ExitCode, Failure> {
+pub fn run(mut args: Args) -> Result<ExitCode, Failure> {
+    let telemetry = std::mem::take(&mut args.telemetry);
     let config = args.config().map_err(Failure::Refused)?;
+    let telemetry = telemetry.start("webloom-broker").map_err(Failure::Refused)?;
+    let ended = serve(&config, telemetry.clone());
+    telemetry.stop();
+    ended
+}
+
+fn serve(config: &BrokerConfig, telemetry: Telemetry) -> Result<ExitCode, Failure> {
     private::hide_process();
     open_files::raise();
     let refused = |error: BootError| Failure::Refused(error.to_string());
@@ -222,7 +241,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             private::warn_if_open("token file", file);
             actix_rt::spawn(reload_tokens(config.clone()));
         }
-        let mut broker = Broker::start(&config).await.map_err(refused)?;
+        let mut broker = Broker::start(config, telemetry).await.map_err(refused)?;
         // Scripts wait for this line, and read the port in it.
         say(&format!("listening on {}", broker.url));
         match broker.run(stop_signal()).await {

@@ -4,6 +4,7 @@ use crate::agent;
 use crate::broker::Broker;
 use crate::config::agent::AgentConfig;
 use crate::config::broker::BrokerConfig;
+use crate::telemetry::Telemetry;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -43,7 +44,7 @@ impl LocalBroker {
         let (started, address) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             actix_rt::System::new().block_on(async move {
-                match Broker::start(&config).await {
+                match Broker::start(&config, Telemetry::default()).await {
                     Ok(mut broker) => {
                         // This same process waits for the address; if it is gone, there is no reason to serve.
                         if started.send(Ok(broker.address)).is_ok() {

@@ -26,6 +26,7 @@ mod site;
 mod status;
 mod store;
 mod table;
+mod telemetry;
 mod times;
 mod token;
 mod value;
@@ -159,9 +160,13 @@ pub fn main() -> ExitCode {
         Err(error) => return misread(&error),
     };
     let quiet = !matches!(cli.command, Command::Broker(_) | Command::Agent(_));
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { QUIET } else { LOUD }))
-        .format_timestamp_millis()
-        .init();
+    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { QUIET } else { LOUD }));
+    logger.format_timestamp_millis();
+    match &cli.command {
+        Command::Broker(args) if args.sends_logs() => telemetry::log_to_both(logger.build()),
+        Command::Agent(args) if args.sends_logs() => telemetry::log_to_both(logger.build()),
+        _ => logger.init(),
+    }
     if let Some(file) = file {
         file.warn_if_open();
     }

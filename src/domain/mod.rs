@@ -58,6 +58,7 @@ pub mod sites;
 pub mod targets;
 pub mod task;
 pub mod time;
+pub mod trace;
 #[cfg(feature = "broker")]
 pub mod unread;
 #[cfg(feature = "broker")]

@@ -131,6 +131,9 @@ pub struct RunRules {
     /// The run whose end started this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Identity>,
+    /// The span of the caller (W3C Trace Context) that triggered it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_span: Option<super::trace::SpanId>,
     /// Since when an operator has paused the dispatch of blocks (block runs only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,

@@ -32,6 +32,7 @@ pub use owners::Owners;
 use crate::actors::budget::Budget;
 use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
+use crate::protocol::exposition::Exposition;
 use crate::protocol::problem::Problem;
 use crate::service::Service;
 use actix_web::web::{self, ServiceConfig};
@@ -78,6 +79,19 @@ impl Edge {
         let _turn = self.tokens.turn().await;
         self.tokens.set_named(self.service.named_tokens().await?);
         Ok(())
+    }
+
+    /// The metrics of this broker.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn metrics(&self) -> Result<Exposition, Problem> {
+        let mut page = self.service.metrics().await?;
+        self.guard.write(&mut page);
+        self.traffic.write(&mut page);
+        self.live.write(&mut page);
+        intake::write(&mut page);
+        Ok(page)
     }
 
     /// Makes a change that also changes the stored tokens, and reads them again, until that succeeds. Both are completed if the caller leaves

@@ -3,6 +3,7 @@
 use super::log::LogInput;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::SpanId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -60,6 +61,9 @@ pub struct ProgramOrder {
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// The span of this attempt in that trace, if the broker sends spans to a collector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_id: Option<SpanId>,
     /// The scheduled time of the run, or the time of its trigger.
     pub fire_time: Timestamp,
 }

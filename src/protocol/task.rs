@@ -6,6 +6,7 @@
 use super::log::LogInput;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::SpanId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -69,6 +70,9 @@ pub struct TaskOrder {
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// The span of this attempt in that trace, if the broker sends spans to a collector: the parent of spans that the task makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_id: Option<SpanId>,
 }
 
 fn one() -> u32 {

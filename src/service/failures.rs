@@ -11,6 +11,7 @@ use crate::domain::node::shown_name;
 use crate::domain::request::unpack;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::protocol::api::{Page, TriggerInput};
 use crate::protocol::failed::{Failed, FailedRequest, FailureCount, FailureCounts, RequeueInput, Requeued, of_text};
 use crate::protocol::node::FetchErrorKind;
@@ -306,7 +307,7 @@ impl Service {
         let order = TriggerOrder {
             input: TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() },
             retry_of: Some(run.identity),
-            trace_id: run.trace_id,
+            trace: TraceContext::of_run(&run),
             by,
             first: Some(Arc::new(FirstRequests { no: run.no, blocks, start_origins: run.download.start_origins })),
             ..TriggerOrder::default()

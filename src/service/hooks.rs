@@ -7,6 +7,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobKind;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::protocol::api::TriggerInput;
 use crate::protocol::hooks::{HookAnswer, HookInput, HookOutput, NewHook};
 use crate::protocol::problem::Problem;
@@ -115,14 +116,20 @@ impl Service {
     ///
     /// # Errors
     /// The body is not text, or the job cannot be triggered.
-    pub async fn call_hook(&self, hook: &Hook, body: &[u8], key: Option<String>, trace_id: Option<String>) -> Result<HookAnswer, Problem> {
+    pub async fn call_hook(
+        &self,
+        hook: &Hook,
+        body: &[u8],
+        key: Option<String>,
+        trace: Option<TraceContext>,
+    ) -> Result<HookAnswer, Problem> {
         let text = std::str::from_utf8(body).map_err(|_| Problem::malformed("the body is not UTF-8 text"))?;
         let is_task = self.job(hook.job).await?.job.job_type == JobKind::Task;
         // A task takes any JSON, other jobs take text.
         let value = || serde_json::from_str(text).ok().filter(|_| is_task).unwrap_or_else(|| Value::from(text));
         let arguments = (!text.is_empty()).then(value);
         let input = TriggerInput { arguments, idempotency_key: key, ..TriggerInput::default() };
-        let order = TriggerOrder { input, trace_id, by: Some(hook.caller.clone()), ..TriggerOrder::default() };
+        let order = TriggerOrder { input, trace, by: Some(hook.caller.clone()), ..TriggerOrder::default() };
         Ok(HookAnswer { identity: self.trigger(hook.job, order).await?.identity })
     }
 }

@@ -8,6 +8,7 @@ use crate::domain::job::{Job, JobKind, limits};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{LONGEST, Schedule};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
 use crate::protocol::management::{
     AskInput, BackfillInput, BackfillOutput, DisableInput, JobActivity, JobOutput, JobStatus, LastRun, RedriveJobInput, RedriveOutput,
@@ -311,8 +312,11 @@ impl Service {
         let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
         let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
-        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, ..TriggerOrder::default() })
-            .await
+        self.trigger(
+            run.job_id,
+            TriggerOrder { input, retry_of: Some(identity), trace: TraceContext::of_run(&run), by, ..TriggerOrder::default() },
+        )
+        .await
     }
 
     /// A run requests the next time of its job.

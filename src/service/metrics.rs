@@ -1,6 +1,7 @@
 //! Metrics of the broker.
 
 use super::Service;
+use crate::actors::context::ENDS;
 use crate::actors::lateness::{BOUNDS_MS, Histogram};
 use crate::actors::reply::problem_of;
 use crate::actors::supervision::ActorFilter;
@@ -9,7 +10,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::exposition::Exposition;
 use crate::protocol::management::Lateness;
 use crate::protocol::problem::Problem;
-use crate::store::{LatenessOf, OpenRunCounts, RecentLateness, WaitingAlerts};
+use crate::store::{BOUNDS_US, LatenessOf, OpenRunCounts, RecentLateness, TransactionTimes, WaitingAlerts};
 use std::collections::{BTreeMap, HashMap};
 
 /// Number of fires in the lateness of a job.
@@ -29,11 +30,11 @@ impl Service {
         Ok(summary(late))
     }
 
-    /// The metrics in the Prometheus text format.
+    /// The metrics of the actors, the store and the process.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn metrics(&self) -> Result<String, Problem> {
+    pub async fn metrics(&self) -> Result<Exposition, Problem> {
         let store = &self.context.store;
         let open = store.read(OpenRunCounts).await.map_err(|e| problem_of(&e))?;
         let recent = store.read(RecentLateness { limit: RECENT_FIRES }).await.map_err(|e| problem_of(&e))?;
@@ -44,7 +45,7 @@ impl Service {
         of_jobs(&mut page, recent);
         self.of_the_rest(&mut page, alerts);
         of_the_process(&mut page, self.context.since);
-        Ok(page.done())
+        Ok(page)
     }
 
     fn of_the_scheduler(&self, page: &mut Exposition, open: &[(String, u64)]) {
@@ -68,6 +69,13 @@ impl Service {
         page.metric("webloom_runs_ended_total", "counter", "Runs that ended, since the start.");
         for (state, count) in self.context.counts.ends() {
             page.sample("webloom_runs_ended_total", &[("state", state.name())], count as f64);
+        }
+        let name = "webloom_tasks_ended_total";
+        page.metric(name, "counter", "Runs of tasks that ended, by handler, since the start.");
+        for (handler, counts) in self.context.counts.tasks.all() {
+            for (state, count) in ENDS.into_iter().zip(counts) {
+                page.sample(name, &[("handler", &handler), ("state", state.name())], count as f64);
+            }
         }
     }
 
@@ -98,6 +106,16 @@ impl Service {
         page.single("webloom_store_written_total", "counter", "Completed writes, including rejected ones.", stats.written as f64);
         page.single("webloom_store_transactions_total", "counter", "Transactions committed.", stats.batches as f64);
         page.single("webloom_store_failures_total", "counter", "Transactions and reads that failed.", stats.failures as f64);
+        let TransactionTimes { upto, count, sum } = stats.times;
+        let seconds = |us: u64| us as f64 / 1e6;
+        let upto = BOUNDS_US.into_iter().map(seconds).zip(upto);
+        page.histogram(
+            "webloom_store_transaction_seconds",
+            "Duration of the committed transactions, with their commit.",
+            upto,
+            count,
+            seconds(sum),
+        );
         let lost = self.context.counts.lost_results() as f64;
         page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
         let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();

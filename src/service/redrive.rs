@@ -4,6 +4,7 @@ use super::{Service, TriggerOrder};
 use crate::actors::job::redriven;
 use crate::actors::reply::problem_of;
 use crate::domain::run::Run;
+use crate::domain::trace::TraceContext;
 use crate::protocol::problem::Problem;
 use crate::protocol::redrive::{RedriveInput, RedrivenRun, RedrivenRuns};
 use crate::store::FindDead;
@@ -53,7 +54,8 @@ impl Service {
     async fn redrive_run(&self, run: Run, by: Option<String>) -> Result<RedrivenRun, Problem> {
         let input = redriven(&run);
         let (retry_of, job_id) = (run.identity, run.job_id);
-        let order = TriggerOrder { input, retry_of: Some(retry_of), trace_id: run.trace_id, by, waits: true, ..TriggerOrder::default() };
+        let order =
+            TriggerOrder { input, retry_of: Some(retry_of), trace: TraceContext::of_run(&run), by, waits: true, ..TriggerOrder::default() };
         let asked = match self.context.registry().open_job(job_id).wait().await {
             Ok(job) => job.trigger(order).wait().await,
             Err(problem) => Err(problem),

@@ -4,6 +4,7 @@ use super::error::StoreError;
 use crate::domain::time::Timestamp;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Maximum bytes that may wait to be written.
 const MOST_BYTES: usize = 256 << 20;
@@ -13,6 +14,20 @@ const CHECK_HOLDS_MS: i64 = 200;
 /// Milliseconds after a disk error during which the store counts as not ready. The leader renews its lease more often than this, so
 /// with a full disk the store stays not ready.
 const DISK_TROUBLE_HOLDS_MS: i64 = 3_000;
+
+/// Upper bounds of the durations of transactions, in microseconds.
+pub const BOUNDS_US: [u64; 12] = [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000];
+
+/// How long committed transactions took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TransactionTimes {
+    /// Number of transactions up to each of [`BOUNDS_US`].
+    pub upto: [u64; BOUNDS_US.len()],
+    /// Number of transactions.
+    pub count: u64,
+    /// Microseconds of all of them.
+    pub sum: u64,
+}
 
 /// Load and health of the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,6 +46,8 @@ pub struct StoreStats {
     pub failures: u64,
     /// The last error.
     pub last_error: Option<String>,
+    /// How long transactions took.
+    pub times: TransactionTimes,
 }
 
 #[derive(Debug)]
@@ -50,6 +67,9 @@ pub(super) struct Gauge {
     disk_trouble: Mutex<Option<(Timestamp, StoreError)>>,
     // Written on errors and read by people: no actor waits for it.
     last_error: Mutex<Option<String>>,
+    /// Transactions up to each bound and above the one before, and those above all.
+    took: [AtomicU64; BOUNDS_US.len() + 1],
+    took_us: AtomicU64,
 }
 
 impl Gauge {
@@ -68,6 +88,8 @@ impl Gauge {
             is_closing: AtomicBool::new(false),
             disk_trouble: Mutex::new(None),
             last_error: Mutex::new(None),
+            took: Default::default(),
+            took_us: AtomicU64::new(0),
         }
     }
 
@@ -124,7 +146,10 @@ impl Gauge {
         self.depth.load(Relaxed) * 10 <= self.most * 9 && (waiting == 0 || waiting + bytes <= MOST_BYTES)
     }
 
-    pub(super) fn committed(&self, ops: usize) {
+    pub(super) fn committed(&self, ops: usize, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.took[BOUNDS_US.partition_point(|bound| *bound < us)].fetch_add(1, Relaxed);
+        self.took_us.fetch_add(us, Relaxed);
         self.written.fetch_add(ops as u64, Relaxed);
         self.batches.fetch_add(1, Relaxed);
     }
@@ -161,6 +186,17 @@ impl Gauge {
         (0..CHECK_HOLDS_MS).contains(&now.since_ms(Timestamp(self.checked_at.load(Relaxed))))
     }
 
+    fn times(&self) -> TransactionTimes {
+        let mut times = TransactionTimes { sum: self.took_us.load(Relaxed), ..TransactionTimes::default() };
+        for (i, took) in self.took.iter().enumerate() {
+            times.count += took.load(Relaxed);
+            if let Some(upto) = times.upto.get_mut(i) {
+                *upto = times.count;
+            }
+        }
+        times
+    }
+
     pub(super) fn stats(&self) -> StoreStats {
         StoreStats {
             depth: self.depth.load(Relaxed),
@@ -170,6 +206,7 @@ impl Gauge {
             restarts: self.restarts.load(Relaxed),
             failures: self.failures.load(Relaxed),
             last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            times: self.times(),
         }
     }
 }

@@ -114,7 +114,7 @@ pub use workflow::*;
 
 pub use candidate::{Leadership, Look, Seat, Tables};
 pub use error::StoreError;
-pub use gauge::StoreStats;
+pub use gauge::{BOUNDS_US, StoreStats, TransactionTimes};
 use op::Probe;
 pub use op::{Barrier, ReadOp, WriteOp};
 

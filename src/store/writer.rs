@@ -180,6 +180,7 @@ impl Writer {
             return Err((StoreError::NotLeading, false));
         }
         self.must_repeat = false;
+        let begin = Instant::now();
         let stage = Cell::new(Stage::Beginning);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.apply(slots, (begin_fault, commit_fault), &stage)));
         let mut found = None;
@@ -196,7 +197,7 @@ impl Writer {
             self.stored = self.turn;
             self.noted_segment = self.segments.last();
             self.segments.settle(self.conn.as_mut(), &mut self.settlement);
-            self.gauge.committed(slots.len());
+            self.gauge.committed(slots.len(), begin.elapsed());
             self.mind_log();
             if outcome.is_err() {
                 self.gauge.panicked();

@@ -103,6 +103,7 @@ mod standby;
 mod store_copy;
 mod targets;
 mod tasks;
+mod telemetry;
 mod tls;
 mod tokens;
 mod turns;

@@ -354,7 +354,8 @@ class Calls(SyncCalls):
     def list_results(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.FinishedBlockPage:
         """`GET /api/v1/runs/{id}/results`: Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and
         leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page
-        ends early where it becomes large.
+        ends early where it becomes large. If `Accept` asks for `application/jsonl`, all results are sent from
+        the cursor on, a line of JSON for each; of other runs, then, what the run or its instances left.
         """
         answer: models.FinishedBlockPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
@@ -986,7 +987,8 @@ class AsyncioCalls(AsyncCalls):
     async def list_results(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.FinishedBlockPage:
         """`GET /api/v1/runs/{id}/results`: Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and
         leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page
-        ends early where it becomes large.
+        ends early where it becomes large. If `Accept` asks for `application/jsonl`, all results are sent from
+        the cursor on, a line of JSON for each; of other runs, then, what the run or its instances left.
         """
         answer: models.FinishedBlockPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer

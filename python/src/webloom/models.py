@@ -112,6 +112,8 @@ class ActorDetail(Model):
     age: int
     #: Why it was restarted, the newest first; at most 20.
     crashes: list[CrashOutput]
+    #: How many messages waited when one was handled, that one included, since the actor was created.
+    depths: list[DepthOutput]
     #: registry, dispatcher, run, node, worker, session, persistence …
     kind: str
     #: Messages by type, the most frequent first.
@@ -122,6 +124,8 @@ class ActorDetail(Model):
     name: str
     #: Number of waiting messages.
     queue_depth: int
+    #: The last messages, the newest first; at most 10.
+    recent: list[RecentOutput]
     #: Number of restarts.
     restarts: int
     #: running, restarting, stopped …
@@ -693,6 +697,16 @@ class CrawlingOutput(Model):
     per_site: int | None = None
     #: The `User-Agent`; absent: that of the agents.
     user_agent: str | None = None
+
+
+@dataclass(kw_only=True)
+class DepthOutput(Model):
+    """How often so many messages waited."""
+
+    #: How often.
+    count: int
+    #: At most so many messages, and more than in the line before; absent in the last line, which has all others.
+    up_to: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -2028,6 +2042,18 @@ class ReasonInput(Model):
 
 
 @dataclass(kw_only=True)
+class RecentOutput(Model):
+    """A message that was handled."""
+
+    #: When.
+    at: datetime
+    #: Microseconds that it took.
+    time: int
+    #: As in the list of types.
+    type: str
+
+
+@dataclass(kw_only=True)
 class RedriveInput(Model):
     """Which dead runs to repeat: runs that failed for good and that no other run repeats."""
 
@@ -2671,6 +2697,9 @@ class TaskOrder(Model):
     instances: int | None = None
     #: The scheduled time of the run; absent if it was triggered by hand.
     planned_at: datetime | None = None
+    #: The span of this attempt in that trace, if the broker sends spans to a collector: the parent of spans that
+    #: the task makes.
+    span_id: str | None = None
     #: Maximum duration of the attempt, in milliseconds.
     timeout: int | None = None
     #: W3C trace id: 32 hexadecimal digits.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -177,6 +178,7 @@ class TaskContext:
         """How many instances the run has."""
         self.trace_id: str | None = order.get("traceId")
         """The W3C trace id of the run: 32 hexadecimal digits."""
+        self._span_id: str | None = order.get("spanId")
         planned = order.get("plannedAt")
         self.planned_at: datetime | None = parse_instant(planned) if planned else None
         """The time that the run was planned for; `None` if it was triggered by hand."""
@@ -185,6 +187,15 @@ class TaskContext:
         """Seconds that the attempt may take; then the broker cancels it. `None`: no limit."""
         self.log: logging.Logger | logging.LoggerAdapter[logging.Logger] = _logger_of(self.name)
         """A logger for the log of the run. Records of all other loggers go there as well."""
+
+    @property
+    def traceparent(self) -> str | None:
+        """The value of a `traceparent` header (W3C Trace Context) for calls that the task makes: the span of this attempt."""
+        if self.trace_id is None:
+            return None
+        if self._span_id is None:
+            self._span_id = secrets.token_hex(8)
+        return f"00-{self.trace_id}-{self._span_id}-01"
 
     @property
     def cancelled(self) -> bool:

@@ -23,6 +23,7 @@ use crate::domain::ids::NodeId;
 use crate::domain::job::JobKind;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::{Attempt, Peer};
 use crate::protocol::api::RunOutput;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::node::ToNode;
@@ -231,18 +232,26 @@ impl ApplicationActor {
         } else if state == RunState::Running {
             self.run.state = RunState::Running;
         }
+        let (node, reason) = (instance.node, instance.reason.clone());
         let place = &self.kind.instances[nth];
+        let began = place.start_time;
         let write = MoveInstance {
             no: self.run.no,
             epoch: self.epoch,
             instance: nth as u32,
             state,
-            reason: instance.reason.clone(),
+            reason: reason.clone(),
             result: place.result.clone(),
             start_time: place.start_time,
             finish_time: is_over.then_some(now),
         };
+        let attempt = |this: &Self| {
+            let peer = Some(Peer::Node(node, this.context.addresses.node_name(node)));
+            Attempt { instance: Some(nth as u32), attempt: this.run.attempt, peer, state, reason, began, ended: now }
+        };
+        let span = self.span(|this| is_over.then(|| attempt(this)));
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
+            this.context.telemetry.spans(|| span);
             this.context.followers.ring(this.run.identity);
             if is_over {
                 this.happens(Event::Stored(nth), ctx);

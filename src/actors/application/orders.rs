@@ -4,6 +4,7 @@ use super::ApplicationActor;
 use crate::domain::application::state_machine::Phase;
 use crate::domain::application::{Place, expand};
 use crate::domain::ids::NodeId;
+use crate::domain::trace::SpanId;
 use crate::protocol::application::{Package, ProgramLimits, ProgramOrder, ProgramRef};
 use crate::protocol::node::ToNode;
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ impl ApplicationActor {
             limits: ProgramLimits { memory: settings.memory_limit, cpu_seconds: settings.cpu_seconds, open_files: settings.open_files },
             user: settings.user.clone(),
             trace_id: run.trace_id.clone(),
+            span_id: self.context.telemetry.is_on().then(|| SpanId::of_attempt(run.identity, nth as u32, run.attempt)),
             fire_time,
         })
     }

@@ -14,6 +14,7 @@ use crate::domain::run::Run;
 use crate::domain::secrets::mask_url;
 use crate::domain::targets::Targets;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::SpanId;
 use crate::protocol::sign::signature;
 use awc::error::{PayloadError, SendRequestError};
 use awc::http::Method;
@@ -178,10 +179,8 @@ impl Call<'_> {
     }
 }
 
-/// The run's trace, with a separate span for each attempt (W3C Trace Context).
+/// The run's trace, with the span of the attempt (W3C Trace Context).
 fn traceparent(run: &Run) -> String {
     let trace = run.trace_id.clone().unwrap_or_else(|| run.identity.to_string());
-    // The version bits keep it from being zero.
-    let span = uuid::Uuid::new_v4().as_u128() >> 64 | 1;
-    format!("00-{trace}-{span:016x}-01")
+    format!("00-{trace}-{}-01", SpanId::of_attempt(run.identity, 0, run.attempt))
 }

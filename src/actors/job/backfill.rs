@@ -7,6 +7,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::run::Run;
 use crate::domain::schedule::{Kind, Overlap, job_core};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::protocol::api::TriggerInput;
 use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
@@ -94,7 +95,7 @@ impl LoadedJob {
             let order = TriggerOrder {
                 input,
                 retry_of: Some(run.identity),
-                trace_id: run.trace_id,
+                trace: TraceContext::of_run(&run),
                 by: by.clone(),
                 waits: true,
                 after: None,

@@ -258,8 +258,9 @@ impl Known {
         }
         run.priority = order.input.priority.unwrap_or(run.priority);
         run.retry_of = order.retry_of;
-        if let Some(trace_id) = &order.trace_id {
-            run.trace_id.clone_from(trace_id);
+        if let Some(trace) = &order.trace {
+            run.trace_id.clone_from(&trace.trace_id);
+            run.rules.parent_span = trace.span;
         }
         run.rules.by.clone_from(&order.by);
         run.rules.after = order.after;
@@ -311,6 +312,7 @@ impl Known {
                 application: None,
                 data: self.data.clone(),
                 after: None,
+                parent_span: None,
                 paused_at: None,
                 requeues: None,
             },

@@ -9,6 +9,7 @@ use crate::domain::ids::{Identity, Seq};
 use crate::domain::job::Job;
 use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::protocol::api::{JobInput, RunOutput, TriggerInput};
 use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
@@ -55,7 +56,7 @@ pub struct TriggerOrder {
     /// The run that this one repeats.
     pub retry_of: Option<Identity>,
     /// The W3C trace of the caller.
-    pub trace_id: Option<String>,
+    pub trace: Option<TraceContext>,
     /// The caller.
     pub by: Option<String>,
     /// If the policy would reject the trigger because of an active run, queue it instead.

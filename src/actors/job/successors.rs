@@ -8,6 +8,7 @@ use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{Successor, limits};
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::domain::workflow::{MOST_SUCCESSORS, begins};
 use crate::protocol::api::TriggerInput;
 use crate::protocol::problem::Problem;
@@ -131,7 +132,7 @@ impl LoadedJob {
             ..TriggerInput::default()
         };
         let order =
-            TriggerOrder { input, trace_id: run.trace_id.clone(), waits: true, after: Some(run.identity), ..TriggerOrder::default() };
+            TriggerOrder { input, trace: TraceContext::of_run(run), waits: true, after: Some(run.identity), ..TriggerOrder::default() };
         Ok(Some(Succession { run: run.identity, order, jobs: names.into_iter().zip(found).collect() }))
     }
 

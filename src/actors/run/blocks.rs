@@ -13,6 +13,7 @@ use crate::domain::node::Room;
 use crate::domain::redirect::Redirects;
 use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::{BlockLeft, block_span};
 use crate::protocol::node::{Block, FetchErrorKind, Reported};
 use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
@@ -24,6 +25,8 @@ use std::sync::Arc;
 
 /// Maximum number of blocks that are read ahead when the next one is not cached.
 const READ_AHEAD: usize = 16;
+/// Maximum number of blocks of a run that have a span: a crawl has millions of them.
+const MOST_TRACED: u32 = 1_000;
 /// A block that a node does not list is sent again after this many milliseconds.
 const RESEND_MS: i64 = 2_000;
 
@@ -138,7 +141,11 @@ impl RunActor {
         if self.life.is_ending() {
             return; // nothing is written after the end
         }
+        let lease = self.kind.frontier.lease_of(seq).copied();
         let lost = self.kind.frontier.lost(seq, node, attempt);
+        if let Some(lease) = lease.filter(|_| lost.is_some()) {
+            self.trace_block(seq, &lease, Some(why));
+        }
         self.note_leases_of(node);
         if let Some(site) = self.kind.frontier.site_of(seq).filter(|_| lost.is_some()) {
             // Its node may continue for as long as its right lasts.
@@ -276,6 +283,7 @@ impl RunActor {
             self.turn_over(site, 0, ctx);
         }
         if let Some(lease) = lease {
+            self.trace_block(seq, &lease, None);
             self.note_leases_of(lease.node);
             if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 // Free the node's slot now, so that its next block does not wait for this commit.
@@ -283,6 +291,17 @@ impl RunActor {
             }
         }
         self.kind.cache.take_leased(seq);
+    }
+
+    /// A block has left its node: its span is sent, if it is among the first.
+    fn trace_block(&mut self, seq: Seq, lease: &Lease, lost: Option<&str>) {
+        if !self.context.telemetry.is_on() || self.kind.traced_blocks == MOST_TRACED {
+            return;
+        }
+        self.kind.traced_blocks += 1;
+        let node = (lease.node, self.context.addresses.node_name(lease.node));
+        let left = BlockLeft { block: seq, attempt: lease.attempt, node, since: lease.since.on_the_wall(), now: Timestamp::now(), lost };
+        self.context.telemetry.spans(|| [block_span(&self.run, left)]);
     }
 
     /// The name of the site of a block's requests.

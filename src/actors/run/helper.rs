@@ -9,6 +9,7 @@ use crate::domain::job::Properties;
 use crate::domain::run::{BROKER, RunState};
 use crate::domain::task::NoWorker;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::TraceContext;
 use crate::domain::worker::NotEligible;
 use crate::protocol::problem::Problem;
 use crate::store::{FindJobs, GetRun};
@@ -94,14 +95,14 @@ impl RunActor {
 
     /// Requests a worker from the job. The run goes on meanwhile: the answer is a message, because a run waits for no job.
     fn call_worker(&mut self, job: String, made: Option<Identity>, reason: String, ctx: &mut Context<Self>) {
-        let (context, link, trace_id) = (self.context.clone(), self.link(ctx), self.run.trace_id.clone());
+        let (context, link, trace) = (self.context.clone(), self.link(ctx), TraceContext::of_run(&self.run));
         ctx.spawn(wrap_future(async move {
             let found = find(context, &job, made).await;
             let tell = move |answer| link.tell(BlocksEvent::WorkerCalled { job, reason, answer });
             match found {
                 Ok(Found::Made(identity)) => tell(Ok(Called::Made(identity))),
                 Ok(Found::Job(job)) => {
-                    let order = TriggerOrder { trace_id, by: Some(BROKER.to_owned()), alone: true, ..TriggerOrder::default() };
+                    let order = TriggerOrder { trace, by: Some(BROKER.to_owned()), alone: true, ..TriggerOrder::default() };
                     job.trigger(order).then(move |made| match made {
                         Ok(made) => tell(Ok(Called::Made(made.identity))),
                         Err(problem) if problem.kind == "/problems/still-running" => tell(Ok(Called::Underway)),

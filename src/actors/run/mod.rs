@@ -49,6 +49,7 @@ use crate::domain::job::JobKind;
 use crate::domain::redirect::Redirects;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::Peer;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::{BlockCounts, RunOutput};
 use crate::protocol::crawling::CrawlingOutput;
@@ -89,6 +90,8 @@ pub struct Blocks {
     /// The time at which the first poll expires, and its timer.
     poll_timer: Option<(Timestamp, SpawnHandle)>,
     announced: usize,
+    /// Blocks with a span in the trace of the run.
+    traced_blocks: u32,
     /// When its attempt began, as far as this actor knows.
     attempt_began: Timestamp,
     /// The run is queued, waits for its next attempt, or reads its first requests.
@@ -368,10 +371,15 @@ impl Kind for Blocks {
             pollers: VecDeque::new(),
             poll_timer: None,
             announced: 0,
+            traced_blocks: 0,
             attempt_began: Timestamp::steady(),
             waits: true,
             begun: None,
         }
+    }
+
+    fn peer(run: &RunShell<Self>) -> Option<Peer> {
+        run.kind.worker.map(Peer::Worker)
     }
 
     fn at_work(link: RunLink<Self>) -> AtWork {

@@ -5,6 +5,7 @@ use crate::domain::job::JobKind;
 use crate::domain::lifecycle::End;
 use crate::domain::run::{Counters, RunState};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::{Span, run_spans};
 use crate::store::{FinishRun, NextAsked, RetryRun, WithNext};
 use actix::ActorContext;
 
@@ -42,14 +43,22 @@ impl<K: Kind> RunShell<K> {
         let now = Timestamp::now();
         let Some(end) = self.life.end(&self.run, state, reason, now, crate::actors::chance()) else { return };
         K::ending(self, ctx);
+        // The kinds with instances have spans of these.
+        let has_instances = matches!(K::KIND, JobKind::Task | JobKind::Application);
+        let why = match &end {
+            End::Over(reason) => reason.as_ref(),
+            End::Retry { reason, .. } => Some(reason),
+        };
+        let span = self.span(|this| (!has_instances).then(|| this.attempt(K::peer(this), state, why.cloned(), now)));
         match end {
-            End::Over(reason) => self.store_end(state, reason, now, ctx),
+            End::Over(reason) => self.store_end(state, reason, now, span, ctx),
             End::Retry { attempt, not_before, pause, reason } => {
                 log::warn!("an attempt of a run failed run_id={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
                 let (no, epoch, began) = (self.run.no, self.epoch, self.began);
                 let write = RetryRun { no, epoch, attempt, not_before, reason: reason.clone(), began, now };
                 // A new actor waits for its time, and starts from the stored state.
                 Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
+                    this.context.telemetry.spans(|| span);
                     (this.run.state, this.run.reason) = (RunState::Pending, Some(reason));
                     (this.run.attempt, this.run.not_before) = (attempt, Some(not_before));
                     this.leave(ctx);
@@ -59,7 +68,7 @@ impl<K: Kind> RunShell<K> {
         }
     }
 
-    fn store_end(&mut self, state: RunState, reason: Option<String>, now: Timestamp, ctx: &mut Ctx<K>) {
+    fn store_end(&mut self, state: RunState, reason: Option<String>, now: Timestamp, span: Option<Span>, ctx: &mut Ctx<K>) {
         // Someone may have requested a stop, but the run ended in another way first.
         self.run.update_by.take_if(|_| state != RunState::Stopped);
         let Totals { result, counters, start_returned, next } = K::totals(self, state);
@@ -81,7 +90,10 @@ impl<K: Kind> RunShell<K> {
         let last = self.last_attempt(None, state, reason.as_deref(), now).filter(|_| K::KIND != JobKind::Application);
         let write = self.context.store.write_unbounded(WithNext { end, no: self.run.no, next, last });
         let ended = Ended { state, reason, result, counters, now };
-        Self::then(ctx, write, move |this, follow, ctx| this.ended(ended, follow, ctx));
+        Self::then(ctx, write, move |this, follow, ctx| {
+            this.context.telemetry.spans(|| span);
+            this.ended(ended, follow, ctx);
+        });
     }
 
     /// The end of the run is stored. `follow`: its job must process it.
@@ -89,6 +101,10 @@ impl<K: Kind> RunShell<K> {
         (self.run.state, self.run.reason, self.run.result, self.run.counters) = (state, reason, result, counters);
         (self.run.queued, self.run.not_before, self.run.finish_time) = (false, None, Some(now));
         self.context.counts.ended(state);
+        if K::KIND == JobKind::Task {
+            self.context.counts.tasks.ended(&self.run.class_name, state);
+        }
+        self.context.telemetry.spans(|| run_spans(&self.run));
         // With thousands of successful short runs per second, one log line each would be too much.
         let (summary, is_frequent) = K::summary(self);
         let level = if state == RunState::Success && is_frequent { log::Level::Debug } else { log::Level::Info };

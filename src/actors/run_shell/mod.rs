@@ -19,6 +19,7 @@ use crate::domain::job::JobKind;
 use crate::domain::lifecycle::{First, LifeCycle, NoStop};
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::{Attempt, Peer, Span, attempt_span};
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{AttemptRow, BeginRun, GetRun, StoreError};
@@ -85,6 +86,11 @@ pub trait Kind: Debug + Sized + Unpin + 'static {
 
     /// The end of the attempt is decided.
     fn ending(_: &mut RunShell<Self>, _: &mut Ctx<Self>) {}
+
+    /// Where its attempt runs, for its span.
+    fn peer(_: &RunShell<Self>) -> Option<Peer> {
+        None
+    }
 
     /// What is stored with the end of the run besides its state.
     fn totals(_: &mut RunShell<Self>, _: RunState) -> Totals {
@@ -220,6 +226,17 @@ impl<K: Kind> RunShell<K> {
             start_time: self.began,
             finish_time: Some(now),
         })
+    }
+
+    /// The span of an attempt that ends; none if no spans are sent.
+    pub(in crate::actors) fn span(&self, attempt: impl FnOnce(&Self) -> Option<Attempt>) -> Option<Span> {
+        let attempt = if self.context.telemetry.is_on() { attempt(self) } else { None };
+        attempt.map(|attempt| attempt_span(&self.run, attempt))
+    }
+
+    /// The attempt of a run without instances, which ends.
+    fn attempt(&self, peer: Option<Peer>, state: RunState, reason: Option<String>, now: Timestamp) -> Attempt {
+        Attempt { instance: None, attempt: self.run.attempt, peer, state, reason, began: self.began, ended: now }
     }
 
     /// The run in the format of the API.

@@ -4,11 +4,12 @@ use super::{Task, TaskActor};
 use crate::actors::allocator::WorkerPermit;
 use crate::actors::run_shell::{Ctx, Ended};
 use crate::domain::ids::WorkerId;
-use crate::domain::run::RunState;
+use crate::domain::run::{Run, RunState};
 use crate::domain::task::Strategy;
 use crate::domain::task::state_machine::{AVERAGE_OF, Effect, Phase};
 use crate::domain::task::worker_pool::Ask;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::{Attempt, Peer, SpanId};
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef};
 use crate::store::{AverageTime, EndInstance, FinishTask, NextAsked, RetryTask, WithNext};
 use actix::{ActorFutureExt, AsyncContext, fut::wrap_future};
@@ -148,6 +149,7 @@ impl TaskActor {
             timeout: self.run.rules.timeout,
             planned_at: self.run.planned_at,
             trace_id: self.run.trace_id.clone(),
+            span_id: self.context.telemetry.is_on().then(|| SpanId::of_attempt(self.run.identity, i as u32, attempt)),
         });
         self.kind.machine.sent(i, Timestamp::steady());
     }
@@ -176,6 +178,8 @@ impl TaskActor {
         let part = &mut self.kind.parts[i];
         (part.result, part.data, part.next_at) = (None, None, None);
         let began = part.began.take();
+        let failed = (instance.attempt.saturating_sub(1), RunState::Failed, Some(reason.clone()));
+        let span = self.span(|this| this.attempt_of(i, began, failed, Timestamp::now()));
         if !self.kind.machine.is_several() {
             self.run.attempt = instance.attempt;
             self.kind.is_begun = false;
@@ -193,11 +197,15 @@ impl TaskActor {
             now: Timestamp::now(),
         };
         let write = self.context.store.write_unbounded(write);
-        self.write(ctx, write, |this, (), _| this.context.followers.ring(this.run.identity));
+        self.write(ctx, write, |this, (), _| {
+            this.context.telemetry.spans(|| span);
+            this.context.followers.ring(this.run.identity);
+        });
     }
 
     fn store_instance(&mut self, i: usize, ctx: &mut Ctx<Task>) {
         let Phase::Over(state) = self.kind.machine.instances[i].phase else { return };
+        let now = Timestamp::now();
         let part = &self.kind.parts[i];
         let write = EndInstance {
             no: self.run.no,
@@ -208,10 +216,28 @@ impl TaskActor {
             reason: self.kind.machine.instances[i].reason.clone(),
             result: part.result.as_ref().map(|raw| raw.get().to_owned()),
             start_time: part.began,
-            now: Timestamp::now(),
+            now,
         };
+        let instance = &self.kind.machine.instances[i];
+        let over = (instance.attempt, state, instance.reason.clone());
+        let span = self.span(|this| this.attempt_of(i, this.kind.parts[i].began, over, now));
         let write = self.context.store.write_unbounded(write);
-        self.write(ctx, write, |_, (), _| {});
+        self.write(ctx, write, |this, (), _| this.context.telemetry.spans(|| span));
+    }
+
+    /// An attempt that ends, with its number, state and reason; none if it was sent to no worker.
+    fn attempt_of(
+        &self,
+        i: usize,
+        began: Option<Timestamp>,
+        (attempt, state, reason): (u32, RunState, Option<String>),
+        now: Timestamp,
+    ) -> Option<Attempt> {
+        let peer = self.kind.parts[i].worker.map(Peer::Worker);
+        let instance = self.kind.machine.is_several().then_some(i as u32);
+        // An earlier actor may have sent it.
+        let is_sent = began.is_some() || peer.is_some() && self.epoch > Run::FIRST_EPOCH;
+        is_sent.then_some(Attempt { instance, attempt, peer, state, reason, began, ended: now })
     }
 
     /// The result of the run: the result of its only instance, or a list of all results.
@@ -275,7 +301,15 @@ impl TaskActor {
             // The job processes the requested time together with the end; it may be waiting for the end.
             store.write_unbounded(WithNext { end: write, no, next, last }).await
         };
+        let span = self.span(|this| {
+            // Of several instances, each has a span of its own.
+            let (instance, part) = (this.kind.machine.instances.first().filter(|_| !several)?, this.kind.parts.first()?);
+            this.attempt_of(0, part.began, (instance.attempt, state, reason.clone()), now)
+        });
         let ended = Ended { state, reason, result, counters: self.run.counters, now };
-        self.write(ctx, write, move |this, follow, ctx| this.ended(ended, follow, ctx));
+        self.write(ctx, write, move |this, follow, ctx| {
+            this.context.telemetry.spans(|| span);
+            this.ended(ended, follow, ctx);
+        });
     }
 }

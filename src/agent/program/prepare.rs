@@ -189,6 +189,10 @@ fn environment(order: &ProgramOrder, work: &Path, user: Option<&str>) -> Result<
     ] {
         environment.insert(name.to_owned(), value);
     }
+    if let (Some(trace), Some(span)) = (&order.trace_id, order.span_id) {
+        // The name that OpenTelemetry gives it.
+        environment.entry("TRACEPARENT".to_owned()).or_insert_with(|| format!("00-{trace}-{span}-01"));
+    }
     Ok(environment)
 }
 

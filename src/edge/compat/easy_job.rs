@@ -299,6 +299,6 @@ pub async fn retry_task(
     payload: web::Payload,
 ) -> Answered {
     let id = the_task(&edge, &request, &query, payload).await?;
-    let order = TriggerOrder { trace_id: trace_of(&request), by: caller.name, ..TriggerOrder::default() };
+    let order = TriggerOrder { trace: trace_of(&request), by: caller.name, ..TriggerOrder::default() };
     Ok(HttpResponse::Ok().json(TaskLog::from(edge.service.trigger(id, order).await?)))
 }

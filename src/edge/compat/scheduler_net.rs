@@ -193,7 +193,7 @@ pub async fn fire(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -
 }
 
 async fn trigger(edge: &Edge, request: &HttpRequest, caller: Caller) -> Result<String, Failure> {
-    let order = TriggerOrder { trace_id: trace_of(request), by: caller.name, ..TriggerOrder::default() };
+    let order = TriggerOrder { trace: trace_of(request), by: caller.name, ..TriggerOrder::default() };
     Ok(edge.service.trigger(path_id(request), order).await?.identity.to_string())
 }
 

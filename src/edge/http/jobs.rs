@@ -3,6 +3,7 @@
 use super::limit;
 use crate::domain::ids::{IdPart, JobId};
 use crate::domain::job::JobKind;
+use crate::domain::trace::TraceContext;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, json_or_default};
@@ -258,12 +259,9 @@ pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
         .json(shown(&caller, edge.service.disable_job(id(&edge, &request, "id").await?, input, caller.name.clone()).await?)))
 }
 
-/// The trace id of the caller: the second part of a W3C `traceparent`.
-pub(in crate::edge) fn trace_of(request: &HttpRequest) -> Option<String> {
-    let text = request.headers().get("traceparent")?.to_str().ok()?;
-    let trace = text.split('-').nth(1)?;
-    let is_trace = trace.len() == 32 && trace.bytes().all(|b| b.is_ascii_hexdigit()) && trace.bytes().any(|b| b != b'0');
-    is_trace.then(|| trace.to_ascii_lowercase())
+/// The trace of the caller.
+pub(in crate::edge) fn trace_of(request: &HttpRequest) -> Option<TraceContext> {
+    TraceContext::parse(request.headers().get("traceparent")?.to_str().ok()?)
 }
 
 /// `POST` or `GET /api/v1/jobs/{id}/trigger`: callbacks of external schedulers use either.
@@ -272,7 +270,7 @@ pub async fn trigger(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
     let mut input: TriggerInput = json_or_default(&request, payload).await?;
     let key = request.headers().get("Idempotency-Key").and_then(|value| value.to_str().ok()).map(str::to_owned);
     input.idempotency_key = input.idempotency_key.or(key);
-    let order = TriggerOrder { input, trace_id: trace_of(&request), by: caller.name.clone(), ..TriggerOrder::default() };
+    let order = TriggerOrder { input, trace: trace_of(&request), by: caller.name.clone(), ..TriggerOrder::default() };
     let run = shown(&caller, edge.service.trigger(job, order).await?);
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }

@@ -4,9 +4,7 @@ use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::body::id;
 use crate::edge::error::Failure;
-use crate::edge::intake;
 use crate::edge::route::{Resource, resource};
-use crate::protocol::exposition::Exposition;
 use crate::protocol::management::Lateness;
 use actix_web::{HttpRequest, HttpResponse, web};
 
@@ -31,12 +29,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// `GET /metrics`
 pub async fn metrics(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    let mut page = Exposition::default();
-    edge.guard.write(&mut page);
-    edge.traffic.write(&mut page);
-    edge.live.write(&mut page);
-    intake::write(&mut page);
-    let page = edge.service.metrics().await? + &page.done();
+    let page = edge.metrics().await?.done();
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(page))
 }
 

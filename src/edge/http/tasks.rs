@@ -83,8 +83,8 @@ pub async fn trigger_batch(
 ) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let inputs: Vec<TriggerInput> = list(&request, payload).await?;
-    let trace_id = super::jobs::trace_of(&request);
-    let order = |input| TriggerOrder { input, trace_id: trace_id.clone(), by: caller.name.clone(), ..TriggerOrder::default() };
+    let trace = super::jobs::trace_of(&request);
+    let order = |input| TriggerOrder { input, trace: trace.clone(), by: caller.name.clone(), ..TriggerOrder::default() };
     let done = edge.service.trigger_batch(job, inputs.into_iter().map(order).collect()).await?;
     let shown = done.into_iter().map(|done| match done {
         Ok(identity) => TriggeredOutput { identity: Some(identity), problem: None },

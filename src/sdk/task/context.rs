@@ -298,6 +298,9 @@ impl TaskContext {
     #[must_use]
     pub fn traceparent(&self) -> Option<String> {
         let trace = self.trace_id()?;
+        if let Some(span) = self.0.order.span_id {
+            return Some(format!("00-{trace}-{span}-01"));
+        }
         let span = self.0.span.get_or_init(|| uuid::Uuid::new_v4().simple().to_string()[..16].to_owned());
         Some(format!("00-{trace}-{span}-01"))
     }

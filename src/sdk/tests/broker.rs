@@ -232,6 +232,7 @@ pub(super) fn order(handler: &str) -> TaskOrder {
         timeout: None,
         planned_at: None,
         trace_id: None,
+        span_id: None,
     }
 }
 

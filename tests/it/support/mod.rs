@@ -11,6 +11,7 @@ pub mod crawl;
 pub mod dns;
 pub mod postgres;
 pub mod process;
+pub mod protobuf;
 pub mod proxy;
 pub mod raw;
 pub mod receiver;

@@ -87,7 +87,9 @@ impl Broker {
             command.env("WEBLOOM_CLOCK_FILE", folder.join("clock"));
         }
         if std::env::var_os("RUST_LOG").is_none() {
-            command.env("RUST_LOG", "error");
+            // A collector gets the lines that are printed.
+            let level = if args.iter().any(|arg| arg == "--otlp-endpoint") { "warn" } else { "error" };
+            command.env("RUST_LOG", level);
         }
         let mut child = command.spawn().expect("the broker starts");
         let out = child.stdout.take().expect("piped");

@@ -13,6 +13,7 @@ pub struct Got {
     pub path: String,
     pub headers: BTreeMap<String, String>,
     pub body: String,
+    pub bytes: web::Bytes,
 }
 
 /// How to answer one request.
@@ -66,8 +67,8 @@ impl Drop for Waiting {
 async fn receive(service: web::Data<Arc<Mutex<Service>>>, request: HttpRequest, body: web::Bytes) -> HttpResponse {
     let headers = request.headers().iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or("?").to_owned()));
     let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-    let body = String::from_utf8_lossy(&body).into_owned();
-    let got = Got { method: request.method().to_string(), path, headers: headers.collect(), body };
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let got = Got { method: request.method().to_string(), path, headers: headers.collect(), body: text, bytes: body };
     let reply = {
         let mut service = service.lock().expect("not poisoned");
         service.got.push(got);

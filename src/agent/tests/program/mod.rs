@@ -16,6 +16,7 @@ use crate::config::agent::AgentConfig;
 use crate::config::programs::HostPattern;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
+use crate::domain::trace::SpanId;
 use crate::protocol::application::{Package, ProgramOrder, ProgramRef, ProgramReport, ProgramState};
 use crate::protocol::frame;
 use crate::protocol::node::ToNode;
@@ -147,6 +148,7 @@ fn order(application: &str, arguments: &[&str]) -> ProgramOrder {
         limits: Default::default(),
         user: None,
         trace_id: Some("0123456789abcdef0123456789abcdef".to_owned()),
+        span_id: Some(SpanId(10)),
         fire_time: Timestamp(0),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 async fn a_package_runs_with_its_arguments_environment_and_files() {
     let scene = Scene::new();
     let script = "#!/bin/sh\necho \"$1|$OWN|$WEBLOOM_RUN_ID|$WEBLOOM_JOB_ID|$WEBLOOM_INSTANCE/$WEBLOOM_INSTANCES|$WEBLOOM_ATTEMPT|\
-                  $WEBLOOM_TRACE_ID|$WEBLOOM_FIRE_TIME|$WEBLOOM_TOKEN\"\ncat conf/own.txt conf/theirs.txt; wc -c </dev/stdin >&2; pwd";
+                  $WEBLOOM_TRACE_ID|$WEBLOOM_FIRE_TIME|$WEBLOOM_TOKEN|$TRACEPARENT\"\ncat conf/own.txt conf/theirs.txt; wc -c </dev/stdin >&2; pwd";
     let package = zip(&[("bin/run", 0o755, script.as_bytes()), ("conf/theirs.txt", 0o644, b"theirs\n"), ("conf/own.txt", 0o644, b"not\n")]);
     let site = site(package.clone());
     let agent = Running::start(scene.config());
@@ -21,7 +21,7 @@ async fn a_package_runs_with_its_arguments_environment_and_files() {
     let (run, job) = (order.program.identity, order.job_id);
     let trace = "0123456789abcdef0123456789abcdef";
     let lines = scene.lines(&order, "stdout");
-    assert_eq!(lines[0], format!("$(a) b|of its own|{run}|{job}|1/3|1|{trace}|1970-01-01T00:00:00.000Z|"));
+    assert_eq!(lines[0], format!("$(a) b|of its own|{run}|{job}|1/3|1|{trace}|1970-01-01T00:00:00.000Z||00-{trace}-000000000000000a-01"));
     assert_eq!(lines[1..3], ["own", "theirs"]);
     assert!(lines[3].starts_with(&scene.data.path().canonicalize().expect("there").display().to_string()), "{}", lines[3]);
     assert_eq!(scene.lines(&order, "stderr"), ["0"]);

@@ -351,7 +351,7 @@ async fn try_schedule(edge: &Edge, caller: Caller, request: &HttpRequest, payloa
     }
     let arguments = serde_json::to_string(&order).map_err(|_| Problem::internal())?;
     let input = TriggerInput { arguments: Some(arguments.into()), priority, ..TriggerInput::default() };
-    let trigger = TriggerOrder { input, trace_id: trace_of(request), by: caller.name, ..TriggerOrder::default() };
+    let trigger = TriggerOrder { input, trace: trace_of(request), by: caller.name, ..TriggerOrder::default() };
     edge.service.trigger(version.job, trigger).await?;
     Ok(json!({ "jobid": order.job }))
 }
