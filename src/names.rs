@@ -12,6 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
 
 /// Files of the system's configuration.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
@@ -19,14 +20,16 @@ const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Maximum number of answers in the cache.
 const MOST_ANSWERS: u64 = 16_384;
-/// Maximum number of queries in progress at one name server.
-const MOST_QUERIES: usize = 1_024;
+/// Maximum number of lookups in progress. Others wait.
+const MOST_LOOKUPS: usize = 64;
 
 /// See the module documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Names {
     servers: NameServers,
     dns: Mutex<Option<Dns>>,
+    /// Each query has a socket of its own.
+    lookups: Semaphore,
 }
 
 struct Dns {
@@ -41,11 +44,17 @@ impl std::fmt::Debug for Dns {
     }
 }
 
+impl Default for Names {
+    fn default() -> Self {
+        Self::new(NameServers::default())
+    }
+}
+
 impl Names {
     /// An empty cache.
     #[must_use]
     pub fn new(servers: NameServers) -> Self {
-        Self { servers, dns: Mutex::default() }
+        Self { servers, dns: Mutex::default(), lookups: Semaphore::new(MOST_LOOKUPS) }
     }
 
     /// The addresses of a host. Call it within a tokio runtime.
@@ -54,12 +63,19 @@ impl Names {
     /// There is no such name, it has no address, or no name server answers.
     pub async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         match self.dns(host) {
-            Some(dns) => match dns.lookup_ip(host).await {
+            Some(dns) => match self.within(dns.lookup_ip(host)).await {
                 Ok(found) => Ok(found.iter().collect()),
                 Err(error) => Err(io::Error::other(words(&error))),
             },
             None => Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()),
         }
+    }
+
+    /// Waits for its turn among the lookups.
+    async fn within<T>(&self, lookup: impl Future<Output = T>) -> T {
+        // It is never closed.
+        let _turn = self.lookups.acquire().await;
+        lookup.await
     }
 
     /// The resolver for this host; `None`: the system's.
@@ -108,7 +124,6 @@ fn resolver(servers: &NameServers) -> Result<TokioResolver, NetError> {
     };
     let options = builder.options_mut();
     options.cache_size = MOST_ANSWERS;
-    options.max_active_requests = MOST_QUERIES;
     builder.build()
 }
 

@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 tools=$target/tools
 mkdir -p "$tools"
+# One that an earlier check has left goes first.
+exec 9>"$tools/lock"
+flock 9
 
 # Whether the list of a part is not the installed one.
 is_old() { ! cmp -s "$1" "$2"; }
@@ -32,9 +35,10 @@ clean_system() {
     has="$(. /etc/os-release && echo "$VERSION_CODENAME") python3-venv ca-certificates"
     [[ $(id -u) == 0 && $(cat "$clean/installed.txt" 2>/dev/null) != "$has" ]] || return 0
     rm -rf "$clean"
-    mkdir -p "$clean"
-    mmdebstrap --quiet --variant=minbase --include="$(cut -d' ' -f2- --output-delimiter=, <<<"$has")" "${has%% *}" "$clean/root"
-    printf '127.0.0.1 localhost\n::1 localhost\n' >"$clean/root/etc/hosts"
+    # The caller asks whether it worked, so an error does not end this function by itself.
+    mkdir -p "$clean" &&
+    mmdebstrap --quiet --variant=minbase --include="$(cut -d' ' -f2- --output-delimiter=, <<<"$has")" "${has%% *}" "$clean/root" &&
+    printf '127.0.0.1 localhost\n::1 localhost\n' >"$clean/root/etc/hosts" &&
     echo "$has" >"$clean/installed.txt"
 }
 

@@ -2,7 +2,7 @@
 
 use super::context::Times;
 use crate::domain::ids::Identity;
-use crate::domain::robots::Robots;
+use crate::domain::robots::{FORBIDS_MS, Robots};
 use crate::domain::sites::{Board, Ended, Outcome, SiteRule};
 use crate::domain::time::Timestamp;
 use crate::names::Names;
@@ -61,6 +61,14 @@ pub struct KnownRobots {
     pub failures: u32,
     /// Why the last fetch failed.
     pub cause: Option<Arc<FetchError>>,
+}
+
+impl KnownRobots {
+    /// Whether the file could not be fetched, and still forbids all: when a site may be asked again, the file may be fetched again, too.
+    #[must_use]
+    pub fn forbids_all(&self, now: Timestamp) -> bool {
+        self.robots.is_unreachable() && self.until.plus_ms(FORBIDS_MS) > now
+    }
 }
 
 /// The last error at a site that has not answered since.

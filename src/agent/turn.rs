@@ -4,7 +4,7 @@
 //! It promises, for any input: no request begins within the delay after the beginning of another one or after the end of an answer, there
 //! are never more at once than connections, none begins before `notBefore`, none when the broker was silent for `right`, and none after the
 //! turn has ended. A turn ends by itself
-//! when all requests are done, when the site asks to be left alone, or when it fails again and again; the remaining requests are given back.
+//! when all requests are done, or when the site asks to be left alone; the remaining requests are given back.
 //! A site that answers slowly rests after an answer as long as it took, as at the broker (`domain/sites/state.rs`).
 //!
 //! A request is first *claimed*, when it could begin now; then it begins, perhaps a little later; then it ends. Each further hop after a
@@ -18,8 +18,6 @@ pub type Millis = u64;
 
 /// Consecutive connection failures that end the turn.
 const MOST_TROUBLES: u32 = 2;
-/// Consecutive failures, such as 5xx, that end the turn: then the broker holds the site off. A single page may be broken.
-const MOST_FAILURES: u32 = 3;
 /// The upper limit of the doubling wait after a failed request.
 const MOST_WAIT: Millis = 30_000;
 
@@ -116,7 +114,6 @@ pub struct Turn {
     /// The rest after the last answer.
     rest: Millis,
     troubles: u32,
-    failures: u32,
     is_held: bool,
     held_until: Option<Millis>,
 }
@@ -133,7 +130,6 @@ impl Turn {
             began: 0,
             rest: 0,
             troubles: 0,
-            failures: 0,
             is_held: false,
             held_until: None,
             limits,
@@ -214,12 +210,11 @@ impl Turn {
         }
         self.under_way = self.under_way.saturating_sub(1);
         match end {
-            End::Done | End::Moved => (self.troubles, self.failures) = (0, 0),
-            End::Failed => (self.troubles, self.failures) = (0, self.failures + 1),
+            End::Done | End::Failed | End::Moved => self.troubles = 0,
             End::Trouble(_) => self.troubles += 1,
             End::Hold(..) | End::Stopped => {}
         }
-        if self.troubles >= MOST_TROUBLES || self.failures >= MOST_FAILURES {
+        if self.troubles >= MOST_TROUBLES {
             self.is_held = true;
         }
         if let End::Hold(wait, _) = end {

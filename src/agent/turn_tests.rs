@@ -89,19 +89,6 @@ fn two_troubles_one_after_the_other_end_the_turn() {
 }
 
 #[test]
-fn three_failures_one_after_the_other_end_the_turn() {
-    let mut turn = Turn::new(LIMITS, 5);
-    for (now, end) in [(0, End::Failed), (1_000, End::Failed), (2_000, End::Done), (3_000, End::Failed), (4_000, End::Failed)] {
-        let place = begun(&mut turn, now);
-        turn.end(place, end, 1, now);
-        assert_eq!(turn.hold(), None, "at {now}: pages may be broken");
-    }
-    let place = begun(&mut turn, 5_000);
-    assert_eq!(turn.end(place, End::Failed, 2, 5_000), NextStep::GiveBack);
-    assert_eq!((turn.claim(9_000, 9_000), turn.hold()), (Claim::Over, Some(None)));
-}
-
-#[test]
 fn a_site_that_answers_slowly_rests_as_long() {
     let mut turn = Turn::new(LIMITS, 9);
     let mut answer = |now: Millis, took: Millis| {

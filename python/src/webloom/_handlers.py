@@ -91,7 +91,9 @@ class Handler:
         rest = [p for p in signature.parameters.values() if p.name != context]
         named = [p for p in rest if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         needed = frozenset(p.name for p in named if p.default is p.empty)
-        by_name = all(p.kind is not p.POSITIONAL_ONLY for p in rest)
+        # A decorator may have the signature of what it wraps, and take no names itself.
+        is_plain = not hasattr(function, "__wrapped__")
+        by_name = is_plain and all(p.kind is not p.POSITIONAL_ONLY for p in rest)
         names = frozenset(p.name for p in named)
         return cls(name, function, is_async, process, context, unpack, signature, names, needed, by_name)
 

@@ -462,7 +462,8 @@ impl Handler<NodeNews> for RunActor {
             NodeNews::Restarted(node) => (node, false),
             NodeNews::Vanished(node) => (node, true),
         };
-        let leases: Vec<(Seq, u32)> = self.kind.frontier.leases_of_node(node).map(|(seq, l)| (seq, l.attempt)).collect();
+        let leases: Vec<(Seq, u32)> =
+            self.kind.frontier.leases_of_node(node).filter(|(_, l)| vanished || l.is_sent).map(|(seq, l)| (seq, l.attempt)).collect();
         for seq in self.probes_at(node) {
             self.probe_lost(seq, ctx);
         }

@@ -39,8 +39,9 @@ struct HeldPart {
 impl RunActor {
     /// Whether an operator holds the site of a block.
     pub(super) fn is_held(&self, seq: Seq) -> bool {
-        let site = self.site_name_of(seq);
-        site.is_some_and(|name| self.context.sites.board().held_by_hand(&name, Timestamp::steady()).is_some())
+        let names = [self.site_name_of(seq), self.kind.frontier.site_of(seq).map(|site| self.turn_name(site))];
+        let board = self.context.sites.board();
+        names.iter().flatten().any(|name| board.held_by_hand(name, Timestamp::steady()).is_some())
     }
 
     /// Dispatches a block that needs no turn, without its requests to held sites.
@@ -208,7 +209,11 @@ impl Handler<SiteFreed> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteFreed(name): SiteFreed, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.site_freed");
-        self.kind.frontier.site_freed(&name, Timestamp::steady());
+        let now = Timestamp::steady();
+        self.kind.frontier.site_freed(&name, now);
+        // The hosts whose turns belong to this address.
+        let of_address: Vec<_> = self.kind.turns.turn_names.iter().filter(|(_, turn)| ***turn == *name).map(|(site, _)| *site).collect();
+        of_address.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
         self.announce(ctx);
     }
 }

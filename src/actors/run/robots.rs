@@ -207,6 +207,9 @@ impl RunActor {
         if !self.find_turn_name(target, now, ctx) {
             return Err(now.plus_ms(TARGET_AGAIN_MS));
         }
+        if self.context.sites.board().held_by_hand(&self.kind.frontier.site_name(target), now).is_some() {
+            return Err(now.plus_ms(MOST_TARGET_WAIT_MS));
+        }
         let (name, pace) = (self.turn_name(target), self.pace(target));
         if name == self.turn_name(site) {
             // Both hosts have one address, whose turn this run has.
@@ -315,6 +318,9 @@ impl RunActor {
         log::info!("robots.txt not fetched run_id={} origin={origin} kind={kind} failures={failures}", self.identity());
         let error = Arc::new(error);
         known.cause = Some(Arc::clone(&error));
+        // The site may be held for longer than the file is not fetched.
+        let view = self.context.sites.board().view(&self.turn_name(probe.site), Timestamp::steady());
+        known.until = known.until.max(view.map_or(known.until, |view| view.next_at.on_the_wall()));
         let trouble = Trouble { error: Arc::clone(&error), tries: failures, is_robots: true, at: Timestamp::now() };
         self.context.sites.note_trouble(self.kind.frontier.site_name(probe.site), trouble);
         if self.has_other_nodes() {

@@ -13,7 +13,7 @@ use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
 use crate::domain::request::unpack;
-use crate::domain::robots::{FORBIDS_MS, Verdict};
+use crate::domain::robots::Verdict;
 use crate::domain::sites::{Ended, Granted, Outcome, Pace, SiteBy, url_at};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchError, FetchErrorKind};
@@ -365,9 +365,7 @@ impl RunActor {
             if known.robots.is_unreachable() && known.failures < MOST_ROBOTS_FAILURES {
                 return Ok((if is_old { Judged::Unknown(url) } else { Judged::Later(known.until) }, delay_ms));
             }
-            // The hold of a site may be longer than the time after which the file is fetched again.
-            let forbids = known.robots.is_unreachable() && known.until.plus_ms(FORBIDS_MS) > Timestamp::now();
-            if is_old && !is_free && !forbids {
+            if is_old && !is_free && !known.forbids_all(Timestamp::now()) {
                 return Ok((Judged::Unknown(url), delay_ms));
             }
             delay_ms = delay_ms.max(known.robots.crawl_delay_ms().unwrap_or(0));

@@ -17,8 +17,8 @@ const BUSY_MS: u32 = 600_000;
 const FIRST_RETRY_MS: u32 = 60_000;
 const FIRST_RETRY_UNREACHABLE_MS: u32 = 10_000;
 const MOST_RETRY_MS: u32 = 3_600_000;
-/// How long a file that could not be fetched for good forbids all, although it may be fetched again: the requests that waited for it fail.
-pub const FORBIDS_MS: i64 = 3_600_000;
+/// For so long after it may be fetched again, a file that could not be fetched still forbids all: the requests that waited for it fail.
+pub const FORBIDS_MS: i64 = 120_000;
 
 /// The result of fetching a robots.txt, including redirects.
 #[derive(Debug, Clone, Copy)]
