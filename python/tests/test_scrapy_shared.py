@@ -8,6 +8,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -154,13 +155,13 @@ class Fleet:
         """Returns when the process has asked for work several times more."""
         client, name = self.broker.client, f" {program.process.pid}"
 
-        def nodes() -> list[str]:
-            return [node.node_id for node in client.list_nodes().items if (node.name or "").endswith(name)]
+        heard = set[datetime]()
 
-        node = wait_until(nodes, "the first question for work")[0]
-        wait_until(lambda: client.list_node_statuses(node).items, "the first heartbeat")
-        before = client.list_node_statuses(node, limit=1).items[0].creation_time
-        wait_until(lambda: len(client.list_node_statuses(node, from_=before, limit=1000).items) > 12, "questions for work")
+        def has_asked() -> bool:
+            heard.update(node.last_online_time for node in client.list_nodes().items if (node.name or "").endswith(name))
+            return len(heard) > 12
+
+        wait_until(has_asked, "questions for work")
 
     def finish(self, *programs: Program) -> None:
         for program in programs:
