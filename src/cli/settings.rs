@@ -218,7 +218,8 @@ mod tests {
             let mut number_of_flags = 0;
             for arg in below.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| !NONE.contains(&long))) {
                 let (id, long) = (arg.get_id().as_str(), arg.get_long().expect("a flag"));
-                let samples = ["true", "7", "600", "127.0.0.1:7", "http://host.example:7", "host.example", "* delay=7", "keep"];
+                let samples =
+                    ["true", "7", "600", "127.0.0.1:7", "http://host.example:7", "host.example", "* delay=7", "keep", "name=value"];
                 let is_taken =
                     |sample: &&&str| values(arg, &toml::from_str::<Table>(&format!("x = {}", quoted(sample))).expect("TOML")["x"]).is_ok();
                 let sample = samples.iter().find(is_taken).unwrap_or_else(|| panic!("no sample is a value of --{long}"));
