@@ -214,7 +214,7 @@ rust_tests() {
 }
 cargo test --locked --features faults --doc 2>&1 | tee "$log"
 # The journeys wait for processes, leases and browsers most of the time, so more of them run at once than there are processors.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 4))}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
 # The examples are programs that a test of the README starts.
 cargo build --locked --features faults --bins --examples
 # The others are compiled beside the tests of the Python package.
