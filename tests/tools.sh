@@ -15,6 +15,15 @@ is_old() { ! cmp -s "$1" "$2"; }
 
 pip_into() { "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"; }
 
+# A virtual environment in a folder, with what is on a list.
+environment() {
+    is_old "$2" "$1/installed.txt" || return 0
+    rm -rf "$1"
+    python3 -m venv "$1"
+    pip_into "$1" "$2"
+    cp "$2" "$1/installed.txt"
+}
+
 # Not optimised: these run for seconds and compile for minutes.
 cargo_tool() {
     [[ $("$tools/bin/$1" --version 2>/dev/null) == "$1 $2" ]] ||
@@ -40,26 +49,6 @@ clean_system() {
     mmdebstrap --quiet --variant=minbase --include="$(cut -d' ' -f2- --output-delimiter=, <<<"$has")" "${has%% *}" "$clean/root" &&
     printf '127.0.0.1 localhost\n::1 localhost\n' >"$clean/root/etc/hosts" &&
     echo "$has" >"$clean/installed.txt"
-}
-
-# The caller that is made of the OpenAPI document.
-schemathesis() {
-    local to=$target/schemathesis
-    is_old tests/schemathesis.txt "$to/installed.txt" || return 0
-    rm -rf "$to"
-    python3 -m venv "$to"
-    pip_into "$to" tests/schemathesis.txt
-    cp tests/schemathesis.txt "$to/installed.txt"
-}
-
-# What makes a site of the pages in docs/.
-mkdocs() {
-    local to=$tools/docs
-    is_old docs/requirements.txt "$to/installed.txt" || return 0
-    rm -rf "$to"
-    python3 -m venv "$to"
-    pip_into "$to" docs/requirements.txt
-    cp docs/requirements.txt "$to/installed.txt"
 }
 
 # What checks the Python package, and what its users' systems need. Arguments: the Pythons that it supports, of this machine.
@@ -110,7 +99,8 @@ cargo_process=$!
 clean_system || echo "the clean system could not be made"
 python "$@"
 axe
-schemathesis
-mkdocs
+# The caller that is made of the OpenAPI document, and what makes a site of the pages in docs/.
+environment "$target/schemathesis" tests/schemathesis.txt
+environment "$tools/docs" docs/requirements.txt
 typescript
 wait $cargo_process
