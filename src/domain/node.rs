@@ -133,6 +133,9 @@ const CPU_NEWS: u32 = 5;
 const MEMORY_NEWS: u64 = 20;
 
 impl NodeLoad {
+    /// A stored load is followed by another one within this many milliseconds, if the node is connected.
+    pub const VALID_MS: i64 = 2 * STORE_EVERY_MS;
+
     /// Whether this load is to be stored, after `stored` was stored so many milliseconds ago. Most nodes of a fleet do the same as
     /// before, so this is what a heartbeat costs.
     #[must_use]

@@ -278,7 +278,8 @@ impl ReadOp for NodeStatus {
 }
 
 /// The reported load of a node in steps of equal length, the oldest first: the averages of CPU and free memory, the highest number of blocks and
-/// programs. Steps without a report are left out.
+/// programs. Steps without a report are left out. A report counts for the time until the next one, because more reports are stored while the
+/// load changes ([`NodeLoad::is_news`]); within its step, and for [`NodeLoad::VALID_MS`] at most.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeLoadSteps {
     /// The node.
@@ -305,10 +306,19 @@ impl ReadOp for NodeLoadSteps {
     type Output = Vec<(NodeLoad, Timestamp)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let text = "SELECT creation_time / $1 * $1 AS at, CAST(AVG(cpu) AS BIGINT) AS cpu, CAST(AVG(free_memory) AS BIGINT) AS free_memory, \
-            MAX(process_count) AS process_count FROM node_status WHERE node_id = $2 AND creation_time >= $3 GROUP BY 1 ORDER BY 1";
-        let query =
-            diesel::sql_query(text).bind::<BigInt, _>(self.step).bind::<Text, _>(Hex::of(self.node.0)).bind::<BigInt, _>(self.from.0);
+        // One more millisecond, because two reports may have the same time. SQLite numbers the parameters in the order of the text.
+        let text = "WITH report AS (SELECT creation_time, creation_time / $1 * $1 AS at, cpu, free_memory, process_count, \
+                LEAD(creation_time, 1, creation_time + $2) OVER (ORDER BY id) AS next FROM node_status WHERE node_id = $3 AND creation_time >= $4), \
+            ended AS (SELECT *, CASE WHEN next > at + $1 THEN at + $1 ELSE next END - creation_time AS length FROM report), \
+            weighed AS (SELECT *, CASE WHEN length < 0 THEN 1 WHEN length > $2 THEN $2 ELSE length + 1 END AS weight FROM ended) \
+            SELECT at, CAST(ROUND(SUM(cpu * weight) * 1.0 / SUM(weight)) AS BIGINT) AS cpu, \
+                CAST(ROUND(SUM(free_memory * weight) * 1.0 / SUM(weight)) AS BIGINT) AS free_memory, MAX(process_count) AS process_count \
+            FROM weighed GROUP BY at ORDER BY at";
+        let query = diesel::sql_query(text)
+            .bind::<BigInt, _>(self.step)
+            .bind::<BigInt, _>(NodeLoad::VALID_MS)
+            .bind::<Text, _>(Hex::of(self.node.0))
+            .bind::<BigInt, _>(self.from.0);
         let rows = query.load::<LoadStep>(from.conn)?;
         let load = |row: LoadStep| {
             let load = NodeLoad { process_count: row.process_count as u32, cpu: row.cpu as u32, free_memory: row.free_memory as u64 };

@@ -233,22 +233,26 @@ fn a_frontier_comes_back_as_it_was() {
     });
 }
 
+fn facts() -> NodeFacts {
+    NodeFacts {
+        node_id: NodeId::random(),
+        name: None,
+        node_type: "Console".into(),
+        ip_address: "10.0.0.1".into(),
+        processor_count: u32::MAX,
+        group: "vps".into(),
+        operating_system: "linux".into(),
+        memory: 1 << 40,
+        max_process_count: 5,
+        max_sites: None,
+        max_programs: None,
+    }
+}
+
 #[test]
 fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
     with_store(|store, _| async move {
-        let facts = NodeFacts {
-            node_id: NodeId::random(),
-            name: None,
-            node_type: "Console".into(),
-            ip_address: "10.0.0.1".into(),
-            processor_count: u32::MAX,
-            group: "vps".into(),
-            operating_system: "linux".into(),
-            memory: 1 << 40,
-            max_process_count: 5,
-            max_sites: None,
-            max_programs: None,
-        };
+        let facts = facts();
         let node = facts.node_id;
         assert_eq!(
             store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None, by: None, now: T }).await,
@@ -283,6 +287,25 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             assert_eq!(store.write(prune).await, Ok(expected));
         }
         assert_eq!(store.read(NodeStatus { node, from: None, to: None, limit: 1_000 }).await.map(|loads| loads.len()), Ok(300));
+    });
+}
+
+#[test]
+fn a_load_counts_for_as_long_as_it_was() {
+    with_store(|store, _| async move {
+        let node = store.write(UpsertNode { facts: facts(), by: None, now: T }).await.expect("made").facts.node_id;
+        let begin = Timestamp(1_200_000);
+        // The processors are busy for two of 120 seconds, of which many reports tell. Then the node is away.
+        let busy = (0..20).map(|i| (60_000 + i * 100, 90));
+        for (ms, cpu) in
+            [(0, 10), (30_000, 10)].into_iter().chain(busy).chain([(62_000, 10), (90_000, 10), (119_999, 10), (700_000, 50), (700_000, 70)])
+        {
+            let load = NodeLoad { process_count: cpu, cpu, free_memory: u64::from(cpu) * 1_000_000 };
+            store.write(AddNodeStatus { node, load, now: begin.plus_ms(ms) }).await.expect("added");
+        }
+        let steps = store.read(NodeLoadSteps { node, from: begin, step: 120_000 }).await.expect("steps");
+        let steps: Vec<_> = steps.iter().map(|(load, at)| (at.since_ms(begin), load.cpu, load.process_count)).collect();
+        assert_eq!(steps, [(0, 11, 90), (600_000, 70, 70)], "10 % but for two seconds");
     });
 }
 
