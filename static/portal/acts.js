@@ -23,7 +23,7 @@ export function triggerJob(job) {
     ],
     action: "Trigger",
     act: values => {
-      // What nobody touched is the job's own, and need not go through here.
+      // What is unchanged is the job's own, and need not go through here.
       const body = { arguments: values.arguments === shown.replaceAll(/\r\n?/g, "\n") ? undefined : readArguments(isTask, values.arguments) };
       if (values.priority !== "") body.priority = Number(values.priority);
       return post(at(`/jobs/${job.id}/trigger`), body, { headers: { "Idempotency-Key": once } });

@@ -5,7 +5,7 @@ import { Problem } from "./api.js";
 
 let count = 0;
 
-// A name may hold white space that nobody can type, or see.
+// A name may hold white space that cannot be typed, or seen.
 const fold = text => text.replace(/\s+/g, " ").trim();
 
 // One field of a dialog: { name, label, kind, hint, options, value, check }.

@@ -24,5 +24,5 @@ export function hooks(job, signal) {
       cells: [hook.name, code(location.origin + hook.path), time(hook.creationTime), hook.createBy ?? "", button("Delete …", () => drop(hook))],
     })), "No hook yet. With one, another system triggers this job by a POST."));
   }
-  return { part: section("Hooks", h("div", { class: "row" }, button("New hook …", create)), fresh, list), look };
+  return { part: section("Hooks", h("div", { class: "row title" }, button("New hook …", create)), fresh, list), look };
 }

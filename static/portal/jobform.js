@@ -102,7 +102,7 @@ function formOf(base, isNew) {
     } else {
       delete job.callback;
     }
-    // What nobody touched need not go through here: members that are absent stay.
+    // What is unchanged need not go through here: members that are absent stay.
     if (kind !== "task" || (!isNew && JSON.stringify(job.task) === JSON.stringify(base.task))) delete job.task;
     job.schedule = schedule.read();
     job.successors = successors.all.map(line => line.read());
@@ -220,7 +220,7 @@ async function edit(page) {
   const conflict = h("div");
   let version = base.version;
 
-  // Somebody else was faster: nothing was written. What they changed is shown, and the reader decides.
+  // Another change came first: nothing was written. It is shown, and the reader decides.
   const collided = async () => {
     const theirs = await get(at(`/jobs/${id}`));
     const rows = differences(base, theirs).filter(([path]) => !BOOKKEEPING.test(path)).map(([path, before, now]) => ({ key: path, cells: [path, shown(before), shown(now)] }));
@@ -229,7 +229,7 @@ async function edit(page) {
       root.querySelector("form.job").requestSubmit();
     }, "danger");
     patch(conflict, h("div", { class: "conflict", role: "alert", tabindex: -1 },
-      h("h2", {}, "Somebody else changed this job while you did"),
+      h("h2", {}, "Another change of this job came first"),
       h("p", {}, `You began with version ${version}, it is at ${theirs.version} now${theirs.updateBy ? `, changed by ${theirs.updateBy}` : ""}. Nothing of yours was saved, and nothing of theirs is lost.`),
       table("What they changed", ["What", "When you began", "Now"], rows, "They changed nothing that lasts."),
       h("div", { class: "row" }, button("Begin anew with theirs", () => edit(page).catch(problem => tell(problem.message, "bad"))), over)));

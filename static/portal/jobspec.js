@@ -33,7 +33,7 @@ export const KIND = {
       { path: "task.group", label: "Workers of the group" },
       { path: "task.version", label: "Workers of the version" },
       { path: "task.tags", label: "Workers with all of the tags", kind: "words", hint: "With commas." },
-      { path: "task.noWorker", label: "If nobody watches the name", kind: "select", options: [usual("the run fails"), ["wait", "it waits"]] },
+      { path: "task.noWorker", label: "If no worker watches the name", kind: "select", options: [usual("the run fails"), ["wait", "it waits"]] },
       { path: "task.lease", label: "Lease", kind: "span", placeholder: "10s", hint: "Silence after which an attempt counts as lost." },
       { path: "task.lostAttempts", label: "Attempts that may be lost", kind: "int", placeholder: "3" },
       { path: "task.cancelGrace", label: "Time to end when told to", kind: "span", placeholder: "5s" },

@@ -173,5 +173,5 @@ export function onChange(work) {
   changed = work;
 }
 
-// A window that nobody sees watches nothing.
+// A window that is not visible watches nothing.
 document.addEventListener("visibilitychange", () => { if (document.hidden) close(); });

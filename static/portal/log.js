@@ -83,7 +83,7 @@ export function logOf(id, signal) {
     const own = new Set();
     for (let last; !mine.aborted;) {
       await seen(mine);
-      // A page that nobody sees gives its connection back: a browser has six for all pages of a host.
+      // A page that is not visible gives its connection back: a browser has six for all pages of a host.
       const stream = new AbortController();
       const hide = () => document.hidden && stream.abort();
       document.addEventListener("visibilitychange", hide);

@@ -100,7 +100,7 @@ function pageOf(root, parts, query, signal) {
   page.mount = bodyOf => {
     if (page.isMounted) return;
     page.isMounted = true;
-    root.replaceChildren(...bodyOf());
+    root.replaceChildren(...bodyOf().filter(part => part));
   };
   page.title = text => { document.title = `${text} · Webloom`; };
   signal.addEventListener("abort", () => page.wake?.());

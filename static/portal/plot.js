@@ -15,9 +15,9 @@ function timeLabels(u, splits, axis, space, step) {
   const day = date => `${two(date.month)}-${two(date.day)}`;
   return splits.map((at, i) => {
     const date = wall(new Date(at * 1000));
-    const clock = `${two(date.hour)}:${two(date.minute)}`;
+    const clock = `${two(date.hour)}:${two(date.minute)}${step < 60 ? `:${two(date.second)}` : ""}`;
     if (step >= 86400) return day(date);
-    return i === 0 || clock === "00:00" ? `${clock}\n${day(date)}` : clock;
+    return i === 0 || clock.startsWith("00:00") && step >= 60 ? `${clock}\n${day(date)}` : clock;
   });
 }
 
@@ -25,6 +25,15 @@ function timeLabels(u, splits, axis, space, step) {
 function periodOf(u, min, max) {
   if (min === null || min === undefined) return [Date.now() / 1000 - 3600, Date.now() / 1000];
   return min === max ? [min - 1800, max + 1800] : [min, max];
+}
+
+// Points without neighbours are drawn, since no line shows them; `null`: all are drawn, or none.
+export function alone(u, series, show) {
+  if (show) return null;
+  const column = u.data[series];
+  const is = value => value !== null && value !== undefined;
+  const found = column.flatMap((value, i) => (is(value) && !is(column[i - 1]) && !is(column[i + 1]) ? [i] : []));
+  return found.length ? found : null;
 }
 
 // A color of the style sheet. Canvases do not resolve `light-dark()`, so an element is asked.
@@ -80,7 +89,7 @@ export function plot({ title, lines, format, onZoom, signal }) {
     const line = getComputedStyle(root).borderTopColor;
     chart?.destroy();
     chart = new uPlot({
-      width: Math.max(box.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
+      width: Math.max(box.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 20, 0, 0],
       // Ticks stand at whole hours and days of the reader's zone.
       tzDate: at => uPlot.tzDate(new Date(at * 1000), zoneHere),
       cursor: { y: false, sync: { key: SYNC.key }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
@@ -96,7 +105,7 @@ export function plot({ title, lines, format, onZoom, signal }) {
       ],
       series: [{}, ...lines.map((one, i) => {
         const stroke = colorOf(marks[i]);
-        return { label: one.label, stroke, width: 1.5, fill: i ? undefined : `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { size: 4, fill: stroke } };
+        return { label: one.label, stroke, width: 1.5, fill: i ? undefined : `color-mix(in srgb, ${stroke} 14%, transparent)`, points: { size: 4, fill: stroke, filter: alone } };
       })],
       hooks: {
         setCursor: [u => tell(u.cursor.idx)],

@@ -52,7 +52,7 @@ function backfill(id, again) {
     shown: answer => [note(answer), table("Runs that it would make", ["Scheduled for"], answer.fires.map(fire => ({ key: fire.plannedAt, cells: [time(fire.plannedAt)] })), "No scheduled time in this range lacks a run.")],
     go: count => `Make ${count === 1 ? "this run" : `these ${num(count)} runs`}`,
     act: done => {
-      tell(`${num(done.fires.length)} runs are made.`);
+      tell(`${num(done.fires.length)} ${done.fires.length === 1 ? "run is" : "runs are"} made.`);
       again();
       return table("Runs that were made", ["Scheduled for", "Run"], done.fires.map(fire => ({ key: fire.plannedAt, cells: [time(fire.plannedAt), runLink(fire.identity)] })), "Meanwhile all of them had a run.");
     },
@@ -71,7 +71,7 @@ function redrive(id, again) {
       answer.more && h("p", { class: "soft" }, "There are more: repeat these first.")],
     go: count => `Repeat ${count === 1 ? "this run" : `these ${num(count)} runs`}`,
     act: done => {
-      tell(`${num(done.runs.length)} runs are repeated.`);
+      tell(`${num(done.runs.length)} ${done.runs.length === 1 ? "run is" : "runs are"} repeated.`);
       again();
       return table("Runs that were repeated", ["Failed run", "New run"], done.dead.map((run, i) => ({ key: run, cells: [runLink(run), runLink(done.runs[i])] })), "Meanwhile all of them were repeated.");
     },

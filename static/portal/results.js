@@ -87,7 +87,8 @@ export function ownResult(run, instances) {
   const lines = several.map(one => JSON.stringify({ instance: one.instance, peer: one.peer, state: one.state, result: one.result }));
   async function* pages() { yield lines; }
   return [
-    run.result !== undefined && [json(run.result), button("Save as JSON", () => saveJson(`result-${run.identity}.json`, run.result))],
-    several.length > 1 && saveButton("Save the results of the instances as JSON Lines", `results-${run.identity}.jsonl`, "application/jsonl", pages),
+    run.result !== undefined && json(run.result),
+    h("div", { class: "row" }, run.result !== undefined && button("Save as JSON", () => saveJson(`result-${run.identity}.json`, run.result)),
+      several.length > 1 && saveButton("Save the results of the instances as JSON Lines", `results-${run.identity}.jsonl`, "application/jsonl", pages)),
   ];
 }

@@ -11,7 +11,7 @@ import { failedRequests, pendingRequests } from "./requests.js";
 import { blockResults, ownResult } from "./results.js";
 import { runSites } from "./sites.js";
 import { attemptTable, attemptsOf, timeline } from "./timeline.js";
-import { badge, jobLink, named, num, runLink, short, time, waits, withLocalTimes } from "./text.js";
+import { badge, jobLink, named, nodeName, num, runLink, short, span, time, waits, withLocalTimes } from "./text.js";
 
 const OVER = new Set(["success", "failed", "stopped"]);
 // Blocks that the time line shows: one page of the list.
@@ -42,6 +42,12 @@ function pauseButton(run, again) {
   return button(run.pausedAt ? "Resume" : "Pause", () => setPaused(run, word).then(again));
 }
 
+// How long a task will still take, if it goes on as it did so far. When a later attempt began is not known here.
+function timeLeft({ progress: percent, startTime, attempt }) {
+  const soFar = Date.now() - new Date(startTime);
+  return percent > 0 && percent < 100 && attempt === 1 && soFar > 0 ? `; about ${span(soFar * (100 - percent) / percent)} left at this rate` : "";
+}
+
 function head(run, again) {
   const over = OVER.has(run.state);
   return [
@@ -49,7 +55,7 @@ function head(run, again) {
       !over && run.kind === "block" && pauseButton(run, again), over ? button("Run again …", () => retry(run)) : button("Stop …", () => stop(run, again), "danger")),
     run.reason && h("p", { class: run.state === "failed" ? "error" : "" }, run.reason),
     !over && run.progress !== undefined && h("p", {}, h("progress", { max: 100, value: run.progress, "aria-label": `${run.progress} %` }),
-      ` ${run.progress} % `, run.progressText ?? ""),
+      ` ${run.progress} % `, run.progressText ?? "", h("span", { class: "soft" }, timeLeft(run))),
   ];
 }
 
@@ -92,7 +98,7 @@ function instanceTable(items) {
 
 function nodeTable(items) {
   return table("Nodes", ["Node", ["Left", "n"], ["Success", "n"], ["Error", "n"], ["Total", "n"], "Last report"],
-    items.map(one => ({ key: one.nodeId ?? "all", cells: [one.nodeId ? named(one.nodeName, one.nodeId) : "all", num(one.left), num(one.success), num(one.error), num(one.total), time(one.updateTime)] })), "");
+    items.map(one => ({ key: one.nodeId ?? "all", cells: [one.nodeId ? named(nodeName(one.nodeId, one.nodeName), one.nodeId) : "all", num(one.left), num(one.success), num(one.error), num(one.total), time(one.updateTime)] })), "");
 }
 
 // A broker that stands by, or is building the run's actor, knows no sites; the rest of the page is shown all the same.
@@ -161,7 +167,7 @@ export async function run(page) {
       readBlocks(now),
       isBlock && failed.look(now, signal),
     ]);
-    const tried = attemptsOf(now, instances.items.length > 1 || !now.workerId ? instances.items : [], earlier.items);
+    const tried = attemptsOf(now, instances.items.length > 1 || !now.workerId ? instances.items : [], earlier.items, worker.name);
     patch(attempts, earlier.items.length > 0 && [h("h3", {}, "Attempts"), attemptTable(now, tried)]);
     patch(why, reasons.because.map(text => h("p", {}, withLocalTimes(text))));
     if (isBlock) patch(moving, progress(now, isOver ? undefined : rate(Date.now(), now.success + now.error, now.bytes)));

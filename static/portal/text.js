@@ -69,6 +69,8 @@ export const waits = run => run.waitsFor && ` waits for ${WAITS_FOR[run.waitsFor
 export const short = id => h("code", { title: id }, `${id.slice(0, 4)}…${id.slice(-6)}`);
 // A peer by its name; its id is shown when one points at it.
 export const named = (name, id) => h("span", { title: id }, name);
+// Requests that the broker refused itself, because of robots.txt or a bound, belong to no node.
+export const nodeName = (id, name) => (/^[0-]+$/.test(id) ? "the broker" : name ?? id.slice(-8));
 export const runLink = id => (id ? link(`/runs/${id}`, short(id)) : "");
 export const jobLink = (id, name) => h("span", { class: "wrap" }, link(`/jobs/${id}`, name));
 export const json = value => h("pre", { class: "json", tabindex: 0 }, JSON.stringify(value, null, 2));

@@ -3,7 +3,7 @@
 
 import { h, patch, table } from "./dom.js";
 import { percent, svg } from "./svg.js";
-import { badge, local, named, num, span, time } from "./text.js";
+import { badge, local, named, nodeName, num, span, time } from "./text.js";
 
 // Lanes that are drawn.
 const LANES = 60;
@@ -16,7 +16,7 @@ const exact = at => `${local(new Date(at))}.${String(new Date(at).getMillisecond
 
 // All attempts of a run, as { lane, label, attempt, peer, peerName, state, reason, from, to }. Earlier ones are in their own
 // list; the last one of an instance in that of the instances, or in the run itself.
-export function attemptsOf(run, instances, attempts) {
+export function attemptsOf(run, instances, attempts, workerName) {
   const all = new Map();
   const put = (instance, one) => {
     const key = `${instance}/${one.attempt}`;
@@ -28,7 +28,7 @@ export function attemptsOf(run, instances, attempts) {
   if (!instances.length && run.startTime) {
     const isFirst = run.attempt <= 1;
     const waits = run.state === "pending" && !isFirst;
-    if (!waits) put(0, { attempt: Math.max(run.attempt, 1), peer: run.workerId, state: run.state, reason: run.reason, startTime: isFirst ? run.startTime : undefined, finishTime: run.finishTime });
+    if (!waits) put(0, { attempt: Math.max(run.attempt, 1), peer: run.workerId, peerName: workerName, state: run.state, reason: run.reason, startTime: isFirst ? run.startTime : undefined, finishTime: run.finishTime });
   }
   return [...all.values()].sort((a, b) => a.instance - b.instance || a.attempt - b.attempt);
 }
@@ -55,7 +55,7 @@ function lanesOf(run, attempts, blocks) {
   for (const block of blocks) {
     if (!block.finishTime || !block.nodeId) continue;
     const key = `node ${block.nodeId}`;
-    if (!lanes.has(key)) lanes.set(key, { label: block.nodeName ?? block.nodeId.slice(-8), bars: [], ticks: [] });
+    if (!lanes.has(key)) lanes.set(key, { label: nodeName(block.nodeId, block.nodeName), bars: [], ticks: [] });
     lanes.get(key).ticks.push({ at: ms(block.finishTime), kind: block.error ? "failed" : "success", text: `block of ${num(block.requests)} requests answered by ${lanes.get(key).label}: ${num(block.success)} succeeded, ${num(block.error)} failed` });
   }
   return [...lanes.values()];

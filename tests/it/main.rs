@@ -71,6 +71,7 @@ mod polite_fleet;
 mod polite_web;
 mod portal;
 mod portal_broker;
+mod portal_buttons;
 mod portal_files;
 mod portal_fleet;
 mod portal_job;

@@ -86,7 +86,7 @@ fn a_person_makes_a_job_runs_it_changes_it_and_deletes_it() {
         browser.fill("Description", "mine").await;
         assert_eq!(api.put(&path, &json!({ "description": "theirs" })).await.0, 200);
         browser.click("Save").await;
-        browser.sees("Somebody else changed this job while you did").await;
+        browser.sees("Another change of this job came first").await;
         browser.sees("\"theirs\"").await;
         assert_eq!(named(&api, "greet").await["description"], "theirs");
         browser.click("Begin anew with theirs").await;
@@ -247,9 +247,9 @@ fn runs_are_stopped_workers_put_out_and_nodes_drained() {
         browser.gives("the page of nodes", "return document.querySelector('main h1')?.textContent === 'Nodes';", json!([])).await;
         browser.click("Drain …").await;
         browser.click("Drain").await;
-        browser.sees("draining").await;
+        // The page says the word in its legend, too.
         let path = format!("/api/v1/nodes/{node}");
-        assert_eq!(state(path.clone()).await["isDraining"], true);
+        until("a node that drains", || async { (state(path.clone()).await["isDraining"] == true).then_some(()) }).await;
         browser.click("Enable …").await;
         browser.click("Enable").await;
         until("a node that works", || async { (state(path.clone()).await["isDraining"] == false).then_some(()) }).await;
@@ -327,7 +327,10 @@ fn a_long_log_is_shown_and_not_followed_unseen() {
             let (api, worker, order) = (api.clone(), worker.clone(), order.clone());
             async move {
                 let logs: Vec<Value> = texts.iter().map(|text| json!({ "text": text })).collect();
-                let report = json!([{ "identity": order["identity"], "attempt": order["attempt"], "state": state, "logs": logs }]);
+                let mut report = json!([{ "identity": order["identity"], "attempt": order["attempt"], "state": state, "logs": logs }]);
+                if state == "running" {
+                    report[0]["progress"] = json!(40);
+                }
                 let (status, settled) = api.post(&format!("/api/v1/workers/{worker}/reports"), &report).await;
                 assert_eq!(status, 200, "{settled}");
             }
@@ -340,6 +343,7 @@ fn a_long_log_is_shown_and_not_followed_unseen() {
         // The run's own lines, that it was made and began, are among them.
         browser.sees("the last 2,000 of 2,502 lines; following").await;
         browser.sees("line 2499.").await;
+        browser.sees("left at this rate").await;
         let shown = "return [document.querySelectorAll('.log .line').length, document.querySelector('.log .line').textContent.includes('line 500.')];";
         assert_eq!(browser.run(shown, json!([])).await, json!([2000, true]));
 

@@ -83,7 +83,7 @@ fn a_job_shows_its_calendar_its_results_its_versions_and_what_a_repair_would_do(
         browser.sees("Repeat this run").await;
         assert_eq!((column(&browser, "Runs that it would repeat", 0).await.len(), runs(&api, job).await), (1, 3));
         browser.click("Repeat this run").await;
-        browser.sees("1 runs are repeated.").await;
+        browser.sees("1 run is repeated.").await;
         assert_eq!(runs(&api, job).await, 4);
         browser.click("Make missing runs of a past time (backfill)").await;
         browser.click("Show what it would make").await;

@@ -169,7 +169,7 @@ impl JobPorts for LoadedJob {
                 events.push(event("failed", run.reason.as_deref().unwrap_or_default()));
             }
             if let Some(failures) = effects.recovered_after {
-                events.push(event("recovered", &format!("after {failures} failures")));
+                events.push(event("recovered", &format!("after {failures} failure{}", if failures == 1 { "" } else { "s" })));
             }
         }
         let (alarm, has_lines, ended) = (!events.is_empty(), !lines.is_empty(), ended.map(|run| run.identity));
