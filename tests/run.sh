@@ -167,7 +167,7 @@ if cargo info --quiet serde >/dev/null 2>&1; then
 else
     echo "SKIPPED: the index of the registry cannot be reached from here, so a publication is not tried"
 fi
-for features in sdk sdk,tls; do
+for features in sdk sdk,tls,opentelemetry; do
     cargo check --locked --no-default-features --features $features --lib --examples --manifest-path "$crate/Cargo.toml" --target-dir "$target"
 done
 if cargo tree --locked --no-default-features --features sdk --edges normal,build --prefix none |

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import sys
 import threading
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 
 from support import wait_until
-from webloom import ConfigurationError, PermanentError, TaskContext, Worker, current_task
-from webloom._handlers import Handler, Threads, run_in_thread
+from webloom import ConfigurationError, PermanentError, RetryLater, TaskContext, Worker, current_task
+from webloom._handlers import Handler, Threads, run_in_loop, run_in_thread
 from webloom.task import Attempt, line_of
 
 
@@ -123,6 +124,50 @@ def test_a_call_is_short_if_the_last_one_was() -> None:
     assert any(call(0.0) for _ in range(1000))  # on a busy machine one may take longer
     assert not call(0.01)
     assert set(reports) == {"success"}
+
+
+def test_a_span_of_the_programs_own_tracer_belongs_to_the_attempt() -> None:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    order: dict[str, Any] = {"identity": "0" * 32, "attempt": 2, "jobId": "1" * 32, "handler": "f", "lease": 60_000}
+    order |= {"traceId": "a" * 32, "spanId": "b" * 16}
+    states: list[str] = []
+
+    def finish(_: Attempt, report: dict[str, Any]) -> None:
+        states.append(report["state"])
+
+    def call(raised: Exception | None) -> None:
+        with trace.get_tracer("mine").start_as_current_span("step"):
+            if raised is not None:
+                raise raised
+
+    async def call_in_loop(raised: Exception | None) -> None:
+        call(raised)
+
+    for raised in [None, ValueError("no"), RetryLater("later")]:
+        handler = Handler.of("f", functools.partial(call, raised), process=False, unpack=True)
+        run_in_thread(handler, Attempt(order, lambda: None), finish)
+        handler = Handler.of("f", functools.partial(call_in_loop, raised), process=False, unpack=True)
+        asyncio.run(run_in_loop(handler, Attempt(order, lambda: None), finish))
+    assert states == [state for state in ["success", "failed", "cancelled"] for _ in range(2)]
+    spans = exporter.get_finished_spans()
+    outer = [span for span in spans if span.name == "f"]
+    assert [span.status.status_code.name for span in outer] == ["UNSET", "UNSET", "ERROR", "ERROR", "UNSET", "UNSET"]
+    for inner, span in zip([span for span in spans if span.name == "step"], outer, strict=True):
+        assert span.context is not None
+        assert span.parent is not None
+        assert inner.parent is not None
+        assert (span.context.trace_id, span.parent.span_id, span.parent.is_remote) == (int("a" * 32, 16), int("b" * 16, 16), True)
+        assert inner.parent.span_id == span.context.span_id
+        assert span.attributes is not None
+        assert span.attributes["webloom.attempt"] == 2
 
 
 def test_calls_of_a_task_belong_to_its_attempt() -> None:

@@ -12,6 +12,7 @@ use super::parts::Reports;
 use super::unpaced::unpaced;
 use crate::domain::ids::NodeId;
 use crate::domain::origin::Scope;
+use crate::domain::trace::Counts;
 use crate::protocol::node::{Block, FetchErrorKind, GivenBack};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -23,6 +24,9 @@ use std::panic::AssertUnwindSafe;
 
 /// Limit of the decompressed requests of a block, in bytes: a thousand of the longest would not fit into one message.
 const MOST_REQUESTS: usize = 256 << 20;
+
+const PANICKED: &str = "internal error in the agent at this block; see the agent's log";
+const REJECTED: &str = "the broker rejected its results";
 
 /// Posts a report until the broker gives a final response; resolves to whether it was accepted.
 pub type Post<'a> = dyn Fn(Parcel) -> LocalBoxFuture<'a, bool> + 'a;
@@ -45,26 +49,45 @@ pub enum Cut {
     Lost,
 }
 
+/// What was done for a block.
+#[derive(Debug)]
+pub struct Work {
+    /// Its requests.
+    pub counts: Counts,
+    /// Why it did not end well.
+    pub failure: Option<String>,
+}
+
 /// Downloads a block and reports it. `bulk` holds its requests in compressed form, if the broker sent them so.
-pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, ports: Ports<'_>) {
+pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, ports: Ports<'_>) -> Work {
     let post = ports.post;
     let mut reports = Reports::new(node_id, block, &downloader.memory);
     let ended = AssertUnwindSafe(download(downloader, block, bulk, &mut reports, ports)).catch_unwind().await;
-    match ended {
+    let mut counts = reports.counts;
+    let failure = match ended {
         Ok(Ok(back)) => {
+            counts.given_back = back.len() as u64;
+            let mut failure = None;
             for parcel in reports.finish(back) {
                 if !post(parcel).await {
-                    return;
+                    failure = Some(REJECTED.to_owned());
+                    break;
                 }
             }
+            failure
         }
-        Ok(Err(Cut::Lost)) => {}
-        Ok(Err(Cut::Failed(why))) => drop(post(reports.failed(why)).await),
+        Ok(Err(Cut::Lost)) => Some(REJECTED.to_owned()),
+        Ok(Err(Cut::Failed(why))) => {
+            post(reports.failed(why.clone())).await;
+            Some(why)
+        }
         Err(_) => {
             let reports = Reports::new(node_id, block, &downloader.memory);
-            post(reports.failed("internal error in the agent at this block; see the agent's log".to_owned())).await;
+            post(reports.failed(PANICKED.to_owned())).await;
+            Some(PANICKED.to_owned())
         }
-    }
+    };
+    Work { counts, failure }
 }
 
 async fn download(

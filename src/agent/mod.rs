@@ -7,7 +7,7 @@
 //! One thread runs everything, in an actix system. The path of a block: `session` receives it, `holdings` lists it, `block` downloads it
 //! request by request (`download`, `hops`, `attempt`, `content`) with the `clients` of its sites, which connect only where `guard`
 //! permits; `parts` packs the results, `report` delivers each `parcel`. Large bodies wait for `memory`. In a block with a pace, `turn`
-//! decides when requests begin (`pace`, `paced`); in one without, `slots` does (`unpaced`, `crowd`).
+//! decides when requests begin (`pace`, `paced`); in one without, `slots` does (`unpaced`, `crowd`). `trace` makes a span of it.
 
 mod asked;
 mod attempt;
@@ -38,6 +38,7 @@ mod slots;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod turn;
 mod unpaced;
 
@@ -59,6 +60,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+pub use trace::Sink;
 
 /// Blocks that may wait for each slot. A block may arrive before the response to the report that freed its slot; more waiting blocks than
 /// this mean that the broker miscounts.
@@ -107,20 +109,20 @@ pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
 }
 
 /// Runs an agent in the current actix system until `stop` resolves. Then it accepts no more blocks, waits a few seconds for the reports
-/// of current ones, and closes the socket.
+/// of current ones, and closes the socket. `sink` takes the spans of what it did, if they are sent to a collector.
 ///
 /// It retries an unreachable broker forever, and one that rejects the token after this agent was connected with it.
 ///
 /// # Errors
 /// The broker rejects the token at the start, or the node's id cannot be stored.
-pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
+pub async fn run(config: AgentConfig, sink: Option<Sink>, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
     let identity = node_id::resolve(&config)?;
     if let Some(warning) = program::warning(&config.programs, nix::unistd::Uid::effective().is_root()) {
         log::warn!("{warning}");
     }
     let _ports = port::keep_free(&config.broker);
     let client = socket::client();
-    let agent = Rc::new(Agent::new(config, &identity, client.clone()));
+    let agent = Rc::new(Agent::new(config, &identity, client.clone(), sink));
     agent.programs.find();
     let ended = agent.stay_connected(&client, pin!(stop.fuse())).await;
     agent.holdings.drop_all();
@@ -142,20 +144,22 @@ struct Agent {
     sites: Semaphore,
     /// Limits the blocks that have left their slots: the broker counts them nowhere.
     waiting: Semaphore,
+    sink: Option<Sink>,
 }
 
 impl Agent {
-    fn new(config: AgentConfig, identity: &node_id::NodeIdentity, client: awc::Client) -> Self {
+    fn new(config: AgentConfig, identity: &node_id::NodeIdentity, client: awc::Client, sink: Option<Sink>) -> Self {
         Self {
             downloader: download::Downloader::new(&config),
             reporter: report::Reporter::new(&config, client),
             holdings: holdings::Holdings::default(),
-            programs: program::Programs::new(&config),
+            programs: program::Programs::new(&config, identity.node_id, sink.clone()),
             slots: Semaphore::new(config.max_process_count as usize),
             sites: Semaphore::new(config.max_sites as usize),
             waiting: Semaphore::new(config.max_sites as usize),
             node_id: identity.node_id,
             instance: identity.instance,
+            sink,
             config,
         }
     }
@@ -291,9 +295,11 @@ impl Agent {
     async fn carry_out(self: Rc<Self>, holding: Holding, block: Block, bulk: Option<Bytes>) {
         // Released in every case: the broker resends a block that is neither reported nor listed.
         let _release = Release(&self.holdings, &holding);
+        let mut trace = trace::BlockTrace::new(self.sink.as_ref(), &block, self.node_id);
         // A site with a pace uses little of the machine, so its block does not wait for the other slots.
         let slots = if block.pace.is_some() { &self.sites } else { &self.slots };
         if let Ok(permit) = slots.acquire().await {
+            trace.begin();
             let post = |parcel| self.reporter.send(holding.block_id, parcel).boxed_local();
             let permit = Cell::new(Some(permit));
             // A block that only waits uses little of the machine, too.
@@ -306,7 +312,8 @@ impl Agent {
                 Err(_) => false,
             };
             let ports = block::Ports { post: &post, leave: &leave };
-            block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), ports).await;
+            let work = block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), ports).await;
+            trace.end(work);
         }
     }
 }

@@ -9,6 +9,7 @@ use super::pace::SiteClock;
 use super::parcel::Parcel;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::NodeId;
+use crate::domain::trace::Counts;
 use crate::protocol::MAX_REPORT;
 use crate::protocol::node::{Block, FetchErrorKind, GivenBack, Paused, SiteNews};
 use crate::protocol::pack::{Builder, Entry, Head, Index};
@@ -38,6 +39,8 @@ pub struct Reports {
     bytes_left: usize,
     /// For a block with a pace: the site data.
     pub clock: Option<Rc<SiteClock>>,
+    /// The results so far.
+    pub counts: Counts,
 }
 
 /// Results that are reported together.
@@ -73,6 +76,7 @@ impl Reports {
             closed: VecDeque::new(),
             bytes_left: MOST_RESULTS,
             clock: None,
+            counts: Counts::default(),
         }
     }
 
@@ -99,6 +103,8 @@ impl Reports {
         }
         let entry =
             Entry { request_id, status: answer.status, tries, time, error: answer.error, location: answer.location, head: 0, body: 0 };
+        self.counts.bytes += answer.body.len() as u64;
+        *(if entry.is_success() { &mut self.counts.success } else { &mut self.counts.failed }) += 1;
         self.open.pack.push_bytes(entry, &answer.head, answer.body);
         self.open.since.get_or_insert_with(Instant::now);
         if self.are_parts && self.open.pack.len() >= PART {

@@ -180,7 +180,9 @@ pub fn run(args: Args) -> Result<(), String> {
     };
     let config = settings.validate().map_err(|wrong| wrong.join("\n         "))?;
     let telemetry = args.telemetry.start("webloom-agent")?;
-    let ended = actix_rt::System::new().block_on(agent::run(config, stop_signal())).map_err(|e| e.to_string());
+    let spans = telemetry.clone();
+    let sink: Option<agent::Sink> = telemetry.is_on().then(|| std::rc::Rc::new(move |span| spans.spans(|| [span])) as agent::Sink);
+    let ended = actix_rt::System::new().block_on(agent::run(config, sink, stop_signal())).map_err(|e| e.to_string());
     telemetry.stop();
     ended
 }

@@ -74,7 +74,7 @@ impl LocalBroker {
         let config = AgentConfig { broker, ..config };
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
-            let ended = actix_rt::System::new().block_on(agent::run(config, async { drop(stopped.await) }));
+            let ended = actix_rt::System::new().block_on(agent::run(config, None, async { drop(stopped.await) }));
             if let Err(error) = ended {
                 log::error!("agent failed: {error}");
             }

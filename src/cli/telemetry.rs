@@ -8,7 +8,7 @@ use url::Url;
 #[derive(Default, ClapArgs)]
 pub struct TelemetryArgs {
     /// The URL of an OpenTelemetry collector, such as http://localhost:4318: traces, metrics and logs are sent there by OTLP/HTTP; an agent
-    /// sends its log only [default: nothing is sent]
+    /// has no metrics [default: nothing is sent]
     #[arg(long, env = "WEBLOOM_OTLP_ENDPOINT", value_name = "URL", value_parser = endpoint)]
     otlp_endpoint: Option<Url>,
     /// A header of all requests to the collector, such as authorization=Bearer TOKEN. May be repeated

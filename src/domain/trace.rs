@@ -1,11 +1,15 @@
 //! Traces of runs (W3C Trace Context): the spans of a run are made from its record when an attempt or the run ends, so nothing is kept
 //! for them while it runs. Ids of spans are derived from the run and the attempt: a broker that takes over continues the same trace.
 
+#[cfg(feature = "agent")]
+mod of_agent;
 #[cfg(feature = "broker")]
 mod of_run;
 
+#[cfg(feature = "agent")]
+pub use of_agent::{BlockWork, Counts, ProgramWork, block_work_span, program_span};
 #[cfg(feature = "broker")]
-pub use of_run::{Attempt, BlockLeft, Peer, attempt_span, block_span, run_spans};
+pub use of_run::{Attempt, BlockLeft, Peer, attempt_span, block_span, block_traceparent, run_spans};
 
 use super::ids::{Identity, Seq};
 use super::time::Timestamp;
@@ -41,6 +45,18 @@ impl SpanId {
     #[must_use]
     pub fn of_block(run: Identity, block: Seq, attempt: u32) -> Self {
         Self::derived(run, 3, block.into(), attempt)
+    }
+
+    /// The span of what a node does for a block.
+    #[must_use]
+    pub fn of_block_work(run: Identity, block: Seq, attempt: u32) -> Self {
+        Self::derived(run, 4, block.into(), attempt)
+    }
+
+    /// The span of a program on its node.
+    #[must_use]
+    pub fn of_program(run: Identity, instance: u32, attempt: u32) -> Self {
+        Self::derived(run, 5, instance.into(), attempt)
     }
 
     fn derived(run: Identity, kind: u8, part: u64, attempt: u32) -> Self {
@@ -127,10 +143,22 @@ pub enum Value {
     Int(i64),
 }
 
+/// Which side of a call a span is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// None: it is within the program.
+    Internal,
+    /// It waits for another program that does the work: a worker, a node, or the receiver of a callback.
+    Client,
+    /// It does the work for another program.
+    Server,
+}
+
 /// How a span ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Status {
     /// Neither a success nor a failure.
+    #[default]
     Unset,
     /// A success.
     Ok,
@@ -149,8 +177,8 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// Its name.
     pub name: String,
-    /// Another program does the work: a worker, a node, or the receiver of a callback.
-    pub is_remote: bool,
+    /// Which side of a call it is.
+    pub side: Side,
     /// When it began.
     pub start: Timestamp,
     /// When it ended, not before it began.
@@ -196,7 +224,13 @@ mod tests {
     fn ids_of_spans_are_the_same_in_each_broker() {
         let run = Identity::random();
         assert_eq!(SpanId::of_attempt(run, 0, 1), SpanId::of_attempt(run, 0, 1));
-        let ids = [SpanId::of_run(run), SpanId::of_dispatch(run), SpanId::of_attempt(run, 0, 1), SpanId::of_attempt(run, 1, 0)];
+        let ids = [
+            SpanId::of_run(run),
+            SpanId::of_dispatch(run),
+            SpanId::of_attempt(run, 0, 1),
+            SpanId::of_attempt(run, 1, 0),
+            SpanId::of_program(run, 0, 1),
+        ];
         assert!(ids.iter().enumerate().all(|(i, id)| !ids[..i].contains(id)), "{ids:?}");
         assert_eq!(ids[0].to_string().parse(), Ok(ids[0]));
         for wrong in ["", "0000000000000000", "+000000000000001", "123", "00000000000000001"] {

@@ -153,6 +153,9 @@ pub struct Block {
     /// The pace limit of the requests' site. Without it only the settings limit the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
+    /// The span of this attempt, the value of a `traceparent` header (W3C Trace Context), if the broker sends spans to a collector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// How to download.
     #[serde(flatten)]
     pub settings: DownloadSettings,

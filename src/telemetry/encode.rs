@@ -3,7 +3,7 @@
 use super::logs::Line;
 use super::wire::{self, Any, AnyValue, Data, KeyValue, Resource, Scope};
 use crate::domain::time::Timestamp;
-use crate::domain::trace::{Span, Status, Value};
+use crate::domain::trace::{Side, Span, Status, Value};
 use crate::protocol::exposition::Metric;
 use prost::Message as _;
 
@@ -108,7 +108,11 @@ fn span(span: Span) -> wire::Span {
         parent_span_id: span.parent.map_or_else(Vec::new, |parent| parent.0.to_be_bytes().to_vec()),
         flags: wire::SAMPLED,
         name: span.name,
-        kind: if span.is_remote { wire::CLIENT } else { wire::INTERNAL },
+        kind: match span.side {
+            Side::Internal => wire::INTERNAL,
+            Side::Client => wire::CLIENT,
+            Side::Server => wire::SERVER,
+        },
         start_time_unix_nano: nanos(span.start),
         end_time_unix_nano: nanos(span.end),
         attributes: span.attributes.into_iter().map(|(key, value)| attribute(key, value)).collect(),

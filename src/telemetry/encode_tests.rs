@@ -12,7 +12,7 @@ fn sample_span() -> Span {
         id: SpanId(2),
         parent: Some(SpanId(0xb7ad_6b71_6920_3331)),
         name: "attempt".to_owned(),
-        is_remote: true,
+        side: Side::Client,
         start: Timestamp(1_500),
         end: Timestamp(2_500),
         status: Status::Error("no".to_owned()),

@@ -19,6 +19,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often, and how soon, a program that stops tries again.
+const LAST_TRIES: u32 = 3;
+const LAST_PAUSE: Duration = Duration::from_millis(250);
 /// Interval between two log lines about failures.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of an answer that are read.
@@ -75,9 +78,8 @@ pub(super) fn run(inner: &Inner, endpoint: &Endpoint, sender: &Sender) {
             let _ = tokio::time::timeout(EVERY, inner.wake.notified()).await;
             let is_stopping = inner.is_stopping.load(Relaxed);
             if is_stopping {
-                signals.iter_mut().for_each(|signal| signal.not_before = None);
                 // The caller does not wait longer, either.
-                let _ = tokio::time::timeout(LAST, courier.round(&mut signals)).await;
+                let _ = tokio::time::timeout(LAST, courier.last_rounds(&mut signals)).await;
                 return;
             }
             courier.round(&mut signals).await;
@@ -107,6 +109,18 @@ impl Courier<'_> {
         };
         self.failures.dropped += dropped;
         self.failures.report(None);
+    }
+
+    /// Sends what is left, at once. What is refused for now is sent again soon, but not for long.
+    async fn last_rounds(&mut self, signals: &mut [Signal]) {
+        for _ in 0..LAST_TRIES {
+            signals.iter_mut().for_each(|signal| signal.not_before = None);
+            self.round(signals).await;
+            if signals.iter().all(|signal| signal.unsent.is_none()) {
+                return;
+            }
+            tokio::time::sleep(LAST_PAUSE).await;
+        }
     }
 
     async fn send_all(&mut self, signal: &mut Signal) {

@@ -128,6 +128,7 @@ pub enum Any {
 
 /// Kinds of spans.
 pub const INTERNAL: i32 = 1;
+pub const SERVER: i32 = 2;
 pub const CLIENT: i32 = 3;
 /// Flags of a span: it is sampled.
 pub const SAMPLED: u32 = 1;

@@ -134,6 +134,7 @@ fn stays_within(are_parts: bool, budget_mb: u64, beside_mb: u64) {
                 holds: false,
                 parts: are_parts,
                 pace: None,
+                traceparent: None,
                 settings,
                 requests: Some(requests),
             };

@@ -1,10 +1,10 @@
 //! Traces, metrics and logs reach an OpenTelemetry collector.
 
 use crate::support::api::{Api, id};
-use crate::support::journey;
-use crate::support::process::Broker;
+use crate::support::process::{Broker, Process, agent};
 use crate::support::protobuf::Fields;
 use crate::support::receiver::{Got, Receiver, Reply};
+use crate::support::{journey, until};
 use crate::tasks::{Raw, job, over};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -48,14 +48,22 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
         worker.report(&second, "success", json!({ "result": 1 }));
         let run = over(&api, run["identity"].as_str().expect("an id")).await;
         assert_eq!((&run["state"], &run["attempt"]), (&json!("success"), &json!(2)), "{run}");
-        // A broker that stops sends what is left.
+        let (mut agent, on_node) = work_of_an_agent(&api, &collector.url).await;
+        // A program that stops sends what is left.
+        assert!(agent.terminate().success());
         assert!(broker.process.terminate().success());
 
         let got = collector.got();
         let (refused, got) = got.split_first().expect("a request");
         assert!(got.iter().any(|again| again.path == refused.path && again.bytes == refused.bytes), "it is sent again");
+        check_agent(got, &on_node);
+        let of_broker =
+            |got: &&Got| Fields::read(&got.bytes).all(1).iter().all(|part| attributes(&part.one(1), 1)["service.name"] == "webloom-broker");
+        let got: Vec<Got> = got.iter().filter(of_broker).cloned().collect();
+        let got = got.as_slice();
         assert!(got.iter().all(|got| got.headers["content-type"] == "application/x-protobuf" && got.headers["x-key"] == "k 1"));
-        let (spans, mut resources) = items(got, "/v1/traces");
+        let (mut spans, mut resources) = items(got, "/v1/traces");
+        spans.retain(|span| span.hex(1) == TRACE);
         let named = |name: &str| spans.iter().filter(|span| span.text(5) == name).collect::<Vec<_>>();
         let (roots, dispatches, attempts) = (named("run traced"), named("dispatch"), named("attempt"));
         let ([root], [dispatch], [failed, done]) = (roots.as_slice(), dispatches.as_slice(), attempts.as_slice()) else {
@@ -99,6 +107,47 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
         assert_eq!(resources[0]["service.name"], "webloom-broker");
         collector.stop().await;
     });
+}
+
+/// A block and a program at an agent that sends its spans. Returns it with the runs of both.
+async fn work_of_an_agent(api: &Api, collector: &str) -> (Process, [String; 2]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let room = ["--heartbeat", "1", "--download-allow", "127.0.0.0/8", "--applications", "--application-users", "root"];
+    let agent = agent(&api.url, folder.path(), &[&room[..], &["--otlp-endpoint", collector]].concat());
+    let site = Receiver::start([Reply::status(200), Reply::status(404)]);
+    let (crawl, _worker) = api.run("spans", &json!({})).await;
+    let pages = json!([{ "url": format!("{}/one", site.url) }, { "url": format!("{}/two", site.url) }]);
+    assert_eq!(api.post(&format!("/requestqueue/{crawl}"), &pages).await.0, 200);
+    let properties = json!({ "Application": "sh", "Arguments": json!(["-c", "echo $TRACEPARENT; exit 3"]).to_string(), "MaxCpu": "101",
+        "MinFreeMemory": "0" });
+    let (status, job) = api.post("/api/v1/jobs", &json!({ "name": "p", "jobType": "application", "properties": properties })).await;
+    assert_eq!(status, 201, "{job}");
+    until("a node", || async { Some(api.get("/api/v1/nodes").await.1).filter(|nodes| nodes["items"][0]["load"].is_object()) }).await;
+    let program = api.trigger(job["id"].as_str().expect("an id")).await;
+    assert_eq!(over(api, &program).await["state"], "failed");
+    until("the pages", || async { Some(api.state(&crawl).await).filter(|run| run["success"] == 1 && run["error"] == 1) }).await;
+    site.stop().await;
+    (agent, [crawl, program])
+}
+
+/// What the agent did belongs to the spans of the broker.
+fn check_agent(got: &[Got], runs: &[String; 2]) {
+    let (spans, _) = items(got, "/v1/traces");
+    let of = |name: &str, kind: u64, run: &str| {
+        let is_it = |span: &&Fields| span.text(5) == name && span.number(6) == kind && attributes(span, 9)["webloom.run.id"] == *run;
+        spans.iter().find(is_it).unwrap_or_else(|| panic!("no span {name} of kind {kind} in {spans:?}"))
+    };
+    let [crawl, program] = runs.each_ref().map(|run| run.replace('-', ""));
+    let (dispatched, block) = (of("block", 3, &crawl), of("block", 2, &crawl));
+    let (attempt, program) = (of("attempt", 3, &program), of("program", 2, &program));
+    for (parent, span) in [(dispatched, block), (attempt, program)] {
+        assert_eq!((span.hex(1), span.hex(4)), (parent.hex(1), parent.hex(2)), "{span:?}");
+        assert!(span.number(7) <= span.number(8), "{span:?}");
+    }
+    let about = attributes(block, 9);
+    let counts = ["success", "failed", "given_back"].map(|kind| about[&format!("webloom.requests.{kind}")].as_str());
+    assert_eq!((counts, block.one(15).number(3)), (["1", "1", "0"], 1), "{about:?}");
+    assert_eq!((attributes(program, 9)["webloom.program.exit_code"].as_str(), program.one(15).number(3)), ("3", 2), "{program:?}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ._tracing import span_of
 from .task import (
     MOST_MESSAGE,
     MOST_STACK,
@@ -245,7 +246,7 @@ def run_in_thread(handler: Handler, attempt: Attempt, finish: Callable[[Attempt,
     def call() -> dict[str, Any]:
         _current.set(context)
         try:
-            with interrupter:
+            with span_of(context), interrupter:
                 positional, named = handler.bind(context)
                 result = handler.function(*positional, **named)
             return success(attempt, result)
@@ -298,8 +299,10 @@ async def run_in_loop(handler: Handler, attempt: Attempt, finish: Callable[[Atte
     _current.set(context)
     try:
         context.check()
-        positional, named = handler.bind(context)
-        report = success(attempt, await handler.function(*positional, **named))
+        with span_of(context):
+            positional, named = handler.bind(context)
+            result = await handler.function(*positional, **named)
+        report = success(attempt, result)
     except asyncio.CancelledError:
         report = ended(attempt, Cancelled(attempt.cancel_reason or "the worker ends"))
     except BaseException as error:

@@ -495,6 +495,9 @@ class BlockForNode(Model):
     retry_download: int | None = None
     #: Where the run began: the origins of its first requests. `None`: an older broker, which does not send it.
     start_origins: list[str] | None = None
+    #: The span of this attempt, the value of a `traceparent` header (W3C Trace Context), if the broker sends
+    #: spans to a collector.
+    traceparent: str | None = None
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ use crate::domain::node::Room;
 use crate::domain::redirect::Redirects;
 use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
-use crate::domain::trace::{BlockLeft, block_span};
+use crate::domain::trace::{BlockLeft, block_span, block_traceparent};
 use crate::protocol::node::{Block, FetchErrorKind, Reported};
 use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
@@ -46,6 +46,7 @@ impl RunActor {
             elsewhere: self.may_move(seq),
             holds: true,
             pace: None,
+            traceparent: self.is_traced().then(|| block_traceparent(&self.run, seq, lease.attempt)),
             settings,
             requests: None,
         }
@@ -293,9 +294,14 @@ impl RunActor {
         self.kind.cache.take_leased(seq);
     }
 
-    /// A block has left its node: its span is sent, if it is among the first.
+    /// Whether a block gets a span: it is among the first.
+    fn is_traced(&self) -> bool {
+        self.context.telemetry.is_on() && self.kind.traced_blocks < MOST_TRACED
+    }
+
+    /// A block has left its node: its span is sent.
     fn trace_block(&mut self, seq: Seq, lease: &Lease, lost: Option<&str>) {
-        if !self.context.telemetry.is_on() || self.kind.traced_blocks == MOST_TRACED {
+        if !self.is_traced() {
             return;
         }
         self.kind.traced_blocks += 1;

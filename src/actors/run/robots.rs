@@ -175,6 +175,7 @@ impl RunActor {
             elsewhere: false,
             holds: false,
             pace,
+            traceparent: None,
             settings,
             requests: None,
         };

@@ -8,6 +8,7 @@ use super::package::refusal;
 use super::prepare::prepare;
 use super::record::Phase;
 use crate::domain::time::Timestamp;
+use crate::domain::trace::SpanId;
 use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramExit, ProgramReport, ProgramState};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -27,7 +28,9 @@ const STARTING: Duration = Duration::from_secs(10);
 pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
     let mut teller = Teller::new(Rc::clone(&programs), Rc::clone(&program));
     if !program.is_over() {
-        let begun = if program.record.borrow().phase == Phase::Accepted { begin(&programs, &program).await } else { find(&program).await };
+        let is_new = program.record.borrow().phase == Phase::Accepted;
+        let since = is_new.then(Timestamp::now);
+        let begun = if is_new { begin(&programs, &program).await } else { find(&program).await };
         let last = match begun {
             Ok((child, started)) => {
                 {
@@ -46,6 +49,8 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
             Err(last) => last,
         };
         log::info!("program ended run_id={} instance={} state={:?}", last.program.identity, last.program.instance, last.state);
+        let began = launch::read::<Started>(&program.folder, STATE).ok().flatten().map(|started| started.at);
+        programs.trace(&program, (since.or(began).unwrap_or(last.at), began), &last);
         let record = {
             let mut record = program.record.borrow_mut();
             record.last = Some(last.clone());
@@ -74,7 +79,12 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
 async fn begin(programs: &Programs, program: &Program) -> Result<(Option<Child>, Started), ProgramReport> {
     let refused = |error: ProgramError| program.last(ProgramState::Refused, Timestamp::now(), Some(error), None);
     let spawn = |message: String| refused(refusal(ProgramErrorKind::Spawn, message));
-    let order = program.record.borrow().order.clone();
+    let mut order = program.record.borrow().order.clone();
+    if programs.sink.is_some() {
+        // What the program does belongs to its span here.
+        let of = order.program;
+        order.span_id = order.span_id.map(|_| SpanId::of_program(of.identity, of.instance, of.attempt));
+    }
     let kept = match &order.package {
         Some(package) => Some(tokio::select! {
             kept = programs.packages().get(package) => kept.map_err(refused)?,

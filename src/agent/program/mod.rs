@@ -18,8 +18,10 @@ mod record;
 
 pub use prepare::warning;
 
+use super::trace::{self, Sink};
 use crate::config::agent::AgentConfig;
 use crate::config::programs::{AtStop, ProgramSettings};
+use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use crate::private;
 use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramOrder, ProgramRef, ProgramReport, ProgramState};
@@ -56,12 +58,14 @@ pub struct Programs {
     closed: RefCell<Option<String>>,
     last_end: Cell<Instant>,
     changed: Notify,
+    node: NodeId,
+    sink: Option<Sink>,
 }
 
 impl Programs {
     /// An empty set; see [`Self::find`].
     #[must_use]
-    pub fn new(config: &AgentConfig) -> Rc<Self> {
+    pub fn new(config: &AgentConfig, node: NodeId, sink: Option<Sink>) -> Rc<Self> {
         let data_dir = config.data_dir.clone().map(|dir| std::path::absolute(&dir).unwrap_or(dir));
         let packages = Packages::new(config, data_dir.as_deref().unwrap_or(std::path::Path::new("")));
         Rc::new(Self {
@@ -75,6 +79,8 @@ impl Programs {
             closed: RefCell::default(),
             last_end: Cell::new(Instant::now()),
             changed: Notify::new(),
+            node,
+            sink,
         })
     }
 
@@ -261,6 +267,11 @@ impl Programs {
 
     fn packages(&self) -> &Packages {
         &self.packages
+    }
+
+    /// A program has ended, which began at these times. See [`trace::program`].
+    fn trace(&self, program: &Program, times: (Timestamp, Option<Timestamp>), last: &ProgramReport) {
+        trace::program(self.sink.as_ref(), &program.record.borrow().order, self.node, times, last);
     }
 
     fn one_is_over(&self) {

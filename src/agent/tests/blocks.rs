@@ -31,6 +31,7 @@ pub fn block(settings: DownloadSettings, requests: &str) -> Block {
         elsewhere: false,
         holds: false,
         pace: None,
+        traceparent: None,
         settings,
         requests,
     }

@@ -193,7 +193,7 @@ impl Running {
         let stopped = async move {
             let _ = stopped.await;
         };
-        Self { stop, ended: actix_rt::spawn(run(config, stopped)) }
+        Self { stop, ended: actix_rt::spawn(run(config, None, stopped)) }
     }
 
     pub async fn stop(self) -> Result<(), AgentError> {

@@ -257,7 +257,7 @@ async fn a_refused_token_ends_it_at_once_and_a_busy_broker_does_not() {
     for (status, token, word) in [(401, None, "needs a token"), (403, Some("x"), "this token is not one of role agent")] {
         broker.seen().upgrade = Some(status);
         let config = AgentConfig { token: token.map(str::to_owned), ..broker.config() };
-        let ended = tokio::time::timeout(Duration::from_secs(20), run(config, std::future::pending())).await.expect("it ends");
+        let ended = tokio::time::timeout(Duration::from_secs(20), run(config, None, std::future::pending())).await.expect("it ends");
         let text = ended.expect_err("refused").to_string();
         assert!(text.contains(word) && text.contains(&status.to_string()), "{text}");
     }

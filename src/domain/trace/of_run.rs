@@ -1,6 +1,6 @@
 //! The spans of a run, from its record.
 
-use super::{Span, SpanId, Status, TraceContext, Value};
+use super::{Side, Span, SpanId, Status, TraceContext, Value};
 use crate::domain::ids::{NodeId, Seq, WorkerId};
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
@@ -84,7 +84,7 @@ pub fn run_spans(run: &Run) -> Vec<Span> {
         id: SpanId::of_run(run.identity),
         parent: run.rules.parent_span,
         name: format!("run {}", run.job_name),
-        is_remote: false,
+        side: Side::Internal,
         start,
         end,
         status: status(run.state, run.reason.as_deref()),
@@ -96,7 +96,7 @@ pub fn run_spans(run: &Run) -> Vec<Span> {
         id: SpanId::of_dispatch(run.identity),
         parent: Some(root.id),
         name: "dispatch".to_owned(),
-        is_remote: false,
+        side: Side::Internal,
         start: run.wanted_at(),
         end: ordered.max(run.wanted_at()),
         status: Status::Unset,
@@ -121,7 +121,7 @@ pub fn attempt_span(run: &Run, attempt: Attempt) -> Span {
         id: SpanId::of_attempt(run.identity, instance.unwrap_or(0), attempt),
         parent: Some(SpanId::of_run(run.identity)),
         name: "attempt".to_owned(),
-        is_remote: true,
+        side: Side::Client,
         start,
         end: ended,
         status: status(state, reason.as_deref()),
@@ -160,13 +160,19 @@ pub fn block_span(run: &Run, left: BlockLeft<'_>) -> Span {
         id: SpanId::of_block(run.identity, block, attempt),
         parent: Some(SpanId::of_attempt(run.identity, 0, run.attempt)),
         name: "block".to_owned(),
-        is_remote: true,
+        side: Side::Client,
         start: since.min(now),
         end: now,
         status: lost.map_or(Status::Ok, |why| Status::Error(short(why))),
         attributes,
         events: Vec::new(),
     }
+}
+
+/// The trace and the span of a block, for its node: the value of a `traceparent` header.
+#[must_use]
+pub fn block_traceparent(run: &Run, block: Seq, attempt: u32) -> String {
+    format!("00-{:032x}-{}-01", trace_of(run), SpanId::of_block(run.identity, block, attempt))
 }
 
 /// What each span says.

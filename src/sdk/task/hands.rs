@@ -180,12 +180,14 @@ impl Tasks {
         let Some(handler) = self.handlers.get(&task.order.handler).cloned() else { return };
         let hands = Rc::clone(self);
         actix_rt::spawn(async move {
-            let context = TaskContext(Rc::clone(&task));
+            let run = handler.call(TaskContext(Rc::clone(&task)));
+            #[cfg(feature = "opentelemetry")]
+            let run = super::trace::in_span(TaskContext(Rc::clone(&task)), run);
             let carried = async {
                 tokio::select! {
                     biased;
                     () = task.stopped() => None,
-                    outcome = handler.call(context) => Some(outcome),
+                    outcome = run => Some(outcome),
                 }
             };
             let outcome = AssertUnwindSafe(carried).catch_unwind().await;

@@ -12,6 +12,8 @@ mod hands;
 pub(super) mod ledger;
 mod logs;
 mod outbox;
+#[cfg(feature = "opentelemetry")]
+mod trace;
 
 pub use context::TaskContext;
 pub use failure::{TaskFailure, TaskResult};

@@ -6,3 +6,5 @@ mod ledger;
 mod task_delivery;
 mod task_ends;
 mod task_talk;
+#[cfg(feature = "opentelemetry")]
+mod task_trace;

@@ -194,7 +194,7 @@ impl Killable {
         let thread = std::thread::spawn(move || {
             actix_rt::System::new().block_on(async move {
                 tokio::select! {
-                    ended = crate::agent::run(config, std::future::pending()) => Some(ended),
+                    ended = crate::agent::run(config, None, std::future::pending()) => Some(ended),
                     _ = killed => None,
                 }
             })
