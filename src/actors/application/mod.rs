@@ -249,9 +249,10 @@ impl ApplicationActor {
             let peer = Some(Peer::Node(node, this.context.addresses.node_name(node)));
             Attempt { instance: Some(nth as u32), attempt: this.run.attempt, peer, state, reason, began, ended: now }
         };
+        // Not when it is stored: the end of the run may be stored together with it, and then this actor ends first.
         let span = self.span(|this| is_over.then(|| attempt(this)));
+        self.context.telemetry.spans(|| span);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
-            this.context.telemetry.spans(|| span);
             this.context.followers.ring(this.run.identity);
             if is_over {
                 this.happens(Event::Stored(nth), ctx);
