@@ -1,7 +1,7 @@
 //! Misspelt properties of a job, and members of its `Site`. A job may have properties of its own, which its worker reads, so only a key
 //! that is nearly one of Webloom's is refused.
 
-use super::job::{InvalidProperty, Properties, same_key};
+use super::job::{InvalidProperty, JobKind, Properties, same_key};
 use serde_json::{Map, Value};
 
 /// The keys that the broker reads, of all kinds of jobs. `Pacakge` is how a seed spells it.
@@ -120,6 +120,30 @@ impl Properties {
         }
         Ok(())
     }
+
+    /// Refuses what another kind of job reads and this one would ignore, although a user relies on it. A property that the job has
+    /// `already`, with the same value, is accepted.
+    ///
+    /// # Errors
+    /// The property has no effect on this kind of job; the error names what has.
+    pub fn check_kind(&self, kind: JobKind, already: &Self) -> Result<(), InvalidProperty> {
+        let instead = |key: &str| match (key, kind) {
+            ("NoWorker" | "NoNode", JobKind::Task) => Some("a task job has the member `task.noWorker` instead"),
+            ("NoWorker", JobKind::Application) => Some("an application job runs on nodes: set `NoNode`"),
+            ("NoNode", JobKind::Block) => Some("its requests wait for a node in any case: `NoWorker` says what happens without a worker"),
+            ("NoWorker" | "NoNode", JobKind::Callback) => Some("a callback job needs neither a worker nor a node"),
+            _ => None,
+        };
+        for known in ["NoWorker", "NoNode"] {
+            let Some((key, value)) = self.entry(known).filter(|(key, value)| already.0.get(*key).map(String::as_str) != Some(*value)) else {
+                continue;
+            };
+            if let Some(instead) = instead(known) {
+                return Err(InvalidProperty { key: key.to_owned(), detail: format!("has no effect on this kind of job (value `{value}`): {instead}") });
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +183,20 @@ mod tests {
         let error = both.check_spelling(&Properties::default()).expect_err("two values");
         assert!(error.detail.ends_with("are one property: send one of them"), "{}", error.detail);
         assert_eq!(both.check_spelling(&both), Ok(()), "what is stored stays");
+    }
+
+    #[test]
+    fn a_property_of_another_kind_of_job_is_refused() {
+        let of = |key: &str| Properties([(key.to_owned(), "wait".to_owned())].into());
+        let check = |key: &str, kind| of(key).check_kind(kind, &Properties::default()).map_err(|error| error.detail).err();
+        for (key, kind) in [("NoWorker", JobKind::Block), ("NoNode", JobKind::Application), ("Locale", JobKind::Task)] {
+            assert_eq!(check(key, kind), None, "{key}");
+        }
+        assert!(check("no_worker", JobKind::Task).is_some_and(|detail| detail.ends_with("`task.noWorker` instead")));
+        assert!(check("NoWorker", JobKind::Application).is_some_and(|detail| detail.ends_with("set `NoNode`")));
+        assert!(check("NoNode", JobKind::Block).is_some_and(|detail| detail.contains("`NoWorker`")));
+        assert!(check("NoNode", JobKind::Callback).is_some() && check("NoNode", JobKind::Task).is_some());
+        assert_eq!(of("NoNode").check_kind(JobKind::Block, &of("NoNode")), Ok(()), "what is stored stays");
     }
 
     #[test]

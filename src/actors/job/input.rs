@@ -127,6 +127,7 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
     if let Some(properties) = input.properties {
         let properties = Properties(properties);
         properties.check_spelling(&job.properties).map_err(|e| of_property(&e))?;
+        properties.check_kind(job.job_type, &job.properties).map_err(|e| of_property(&e))?;
         job.properties = properties;
     }
     for (key, value) in [("Application", input.application), ("Arguments", input.arguments)] {

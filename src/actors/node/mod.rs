@@ -174,7 +174,7 @@ impl NodeActor {
     }
 
     fn lost(&mut self, why: &str, ctx: &mut Context<Self>) {
-        log::warn!("node lost node_id={} node={} held={}: {why}", self.id(), self.facts.shown_name(), self.held.len());
+        log::warn!("node lost node_id={} node={} held_blocks={} reason={why}", self.id(), self.facts.shown_name(), self.held.len());
         for (block_id, held) in std::mem::take(&mut self.held) {
             if let Some(run) = self.context.addresses.runs.get(held.identity) {
                 run.node_lost(self.id(), block_id, held.attempt);
@@ -202,6 +202,7 @@ impl Actor for NodeActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 12);
         if self.sender.is_some() {
+            log::info!("node connected node_id={} node={}", self.id(), self.facts.shown_name());
             self.welcome(ctx);
         }
         let period = (self.context.times.grace / 3).clamp(20, 1_000);
@@ -213,11 +214,13 @@ impl Handler<SessionOpened> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SessionOpened, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.session_opened");
-        if let Some(old) = self.sender.replace(m.sender) {
-            log::info!("node reconnected, its old session is closed node={}", self.id());
+        self.facts = m.facts;
+        let old = self.sender.replace(m.sender);
+        let closed = u8::from(old.is_some());
+        log::info!("node connected again node_id={} node={} closed_connections={closed}", self.id(), self.facts.shown_name());
+        if let Some(old) = old {
             old.send(message::close("the node has opened a new connection"));
         }
-        self.facts = m.facts;
         self.binary = m.binary;
         self.closed_at = None;
         (self.last_heard, self.last_seen) = (Timestamp::steady(), Timestamp::now());

@@ -150,7 +150,7 @@ pub fn receive<A: Peer>(peer: &mut A, message: Result<Message, ProtocolError>, c
             refuse(CloseCode::Again, "the sockets of this token have used up their memory share", ctx);
         }
         Err(error) => {
-            log::info!("socket failed: {error}");
+            log::info!("connection failed error={error}");
             refuse(CloseCode::Protocol, "not a WebSocket frame", ctx);
         }
     }
