@@ -1,7 +1,7 @@
 //! The current role of this broker: leader or standby. The program writes it and the service reads it.
 
 use crate::store::Member;
-use std::sync::{PoisonError, RwLock};
+use tokio::sync::watch;
 
 /// The role of a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,27 +27,37 @@ pub enum Role {
 pub struct Brokers {
     /// This broker.
     pub me: Member,
-    role: RwLock<Role>,
+    role: watch::Sender<Role>,
 }
 
 impl Brokers {
     /// A broker with this role.
     #[must_use]
     pub fn new(me: Member, role: Role) -> Self {
-        Self { me, role: RwLock::new(role) }
+        Self { me, role: watch::Sender::new(role) }
     }
 
     /// The current role.
     #[must_use]
     pub fn role(&self) -> Role {
-        self.role.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.role.borrow().clone()
+    }
+
+    /// Resolves when the role is one for which this is true.
+    pub fn becomes<F: FnMut(&Role) -> bool>(&self, is_it: F) -> impl Future<Output = ()> + use<F> {
+        let mut role = self.role.subscribe();
+        async move {
+            // Without a sender this broker has no role any more.
+            let _ = role.wait_for(is_it).await;
+        }
     }
 
     /// Sets the role and returns whether it changed.
     pub fn set(&self, role: Role) -> bool {
-        let mut present = self.role.write().unwrap_or_else(PoisonError::into_inner);
-        let is_new = *present != role;
-        *present = role;
-        is_new
+        self.role.send_if_modified(|present| {
+            let is_new = *present != role;
+            *present = role;
+            is_new
+        })
     }
 }

@@ -81,6 +81,9 @@ pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId,
         let now = Timestamp::now();
         query.append_pair("sign", &sign_at(token, node_id, now)).append_pair("signtime", &now.0.to_string());
     }
+    if config.broker.are_several() {
+        query.append_pair("direct", "true");
+    }
     query.append_pair("maxprocesscount", &config.max_process_count.to_string());
     query.append_pair("maxsites", &config.max_sites.to_string());
     // Keeps the broker from sending programs to an agent that starts none.

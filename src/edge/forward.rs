@@ -6,6 +6,7 @@
 use super::Edge;
 use super::access::Admission;
 use super::error::Failure;
+use super::ws::relay;
 use crate::protocol::brokers::BrokerRole;
 use crate::protocol::problem::Problem;
 use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
@@ -24,7 +25,7 @@ use tokio::sync::Mutex;
 use url::{Host, Url};
 
 /// The header of a call that a standby passed on. Another standby refuses it, so that no call goes round in circles.
-const FORWARDED: HeaderName = HeaderName::from_static("webloom-forwarded");
+pub(super) const FORWARDED: HeaderName = HeaderName::from_static("webloom-forwarded");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// Headers of one connection (RFC 9110, 7.6.1), and the length, which the body has.
@@ -42,8 +43,6 @@ const OF_CONNECTION: [HeaderName; 10] = [
 ];
 /// How long the leader may need to accept a connection.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Interval between two checks whether the leader still leads.
-const LOOK: Duration = Duration::from_millis(200);
 /// How long the addresses of the standbys are taken as they were.
 const KNOWN: Duration = Duration::from_secs(2);
 
@@ -59,16 +58,16 @@ pub fn client(tls: rustls::ClientConfig) -> awc::Client {
 pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: web::Payload) -> HttpResponse {
     let Some(edge) = request.app_data::<web::Data<Edge>>().cloned() else { return refused(Problem::internal()) };
     let Some(leader) = edge.service.leader() else { return refused(Problem::standby(None)) };
-    // A client with a socket looks for the leader itself, because it stays there.
-    let is_for_itself = request.headers().contains_key(header::UPGRADE) || request.headers().contains_key(FORWARDED);
-    if is_for_itself {
+    let is_socket = request.headers().contains_key(header::UPGRADE);
+    if request.headers().contains_key(FORWARDED) || is_socket && relay::leader_for(&edge, &request).is_none() {
         return refused(Problem::standby(Some(&leader.0)));
     }
     // Here, where the address of the caller is known: wrong tokens are counted by it.
     if let Err(response) = admission.check(&request) {
         return response;
     }
-    pass_on(&edge, leader, &request, payload).await.unwrap_or_else(refused)
+    let passed = if is_socket { relay::open(&edge, leader, &request, payload).await } else { pass_on(&edge, leader, &request, payload).await };
+    passed.unwrap_or_else(refused)
 }
 
 fn refused(problem: Problem) -> HttpResponse {
@@ -76,7 +75,7 @@ fn refused(problem: Problem) -> HttpResponse {
 }
 
 /// The address of the leader, and its term.
-type Leader = (String, i64);
+pub(super) type Leader = (String, i64);
 
 async fn pass_on(edge: &Edge, leader: Leader, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Problem> {
     let Some(client) = request.app_data::<awc::Client>() else { return Err(Problem::internal()) };
@@ -94,7 +93,7 @@ async fn pass_on(edge: &Edge, leader: Leader, request: &HttpRequest, payload: we
     };
     let answer = tokio::select! {
         answer = sent => answer,
-        () = is_replaced(edge.clone(), leader.clone()) => return Err(Problem::lost(&leader.0, "another broker leads now")),
+        () = edge.service.is_replaced(leader.clone()) => return Err(Problem::lost(&leader.0, "another broker leads now")),
         () = edge.traffic.ending() => return Err(Problem::lost(&leader.0, "this broker ends")),
     };
     let answer = answer.map_err(|error| match error {
@@ -108,7 +107,7 @@ async fn pass_on(edge: &Edge, leader: Leader, request: &HttpRequest, payload: we
     let mut response = HttpResponse::new(status);
     pass_headers(answer.headers(), response.headers_mut());
     let length = length_of(answer.headers());
-    let body = until_replaced(edge.clone(), leader, answer);
+    let body = until_replaced(edge.service.is_replaced(leader), answer);
     Ok(response.set_body(match length {
         _ if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => BoxBody::new(()),
         Some(length) => SizedStream::new(length, body).boxed(),
@@ -121,7 +120,7 @@ fn length_of(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Copies the headers that are not of one connection.
-fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
+pub(super) fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
     let named = from.get_all(header::CONNECTION).filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let named: Vec<String> = named.map(|name| name.trim().to_ascii_lowercase()).collect();
     for (name, value) in from {
@@ -132,7 +131,7 @@ fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
 }
 
 /// Adds where the call came from. Its host stays, because it decides whether a page of another site has sent it.
-fn add_origin(edge: &Edge, request: &HttpRequest, to: &mut HeaderMap) {
+pub(super) fn add_origin(edge: &Edge, request: &HttpRequest, to: &mut HeaderMap) {
     to.insert(FORWARDED, HeaderValue::from_static("1"));
     if let Some(peer) = request.peer_addr().and_then(|peer| HeaderValue::from_str(&peer.ip().to_string()).ok()) {
         to.append(FORWARDED_FOR, peer);
@@ -196,20 +195,12 @@ async fn addresses(url: &str) -> Vec<IpAddr> {
     }
 }
 
-/// Completes when this leader does not lead any more. A machine without power closes no connection.
-async fn is_replaced(edge: Edge, leader: Leader) {
-    while edge.service.leader().as_ref() == Some(&leader) {
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
 /// A body; it breaks off when the leader is replaced.
-fn until_replaced<E: Into<Box<dyn std::error::Error>>>(
-    edge: Edge,
-    leader: Leader,
+pub(super) fn until_replaced<E: Into<Box<dyn std::error::Error>>>(
+    replaced: impl Future<Output = ()> + 'static,
     body: impl Stream<Item = Result<web::Bytes, E>> + 'static,
 ) -> impl Stream<Item = Result<web::Bytes, io::Error>> + 'static {
-    let (mut replaced, mut body) = (Box::pin(is_replaced(edge, leader)), Box::pin(body));
+    let (mut replaced, mut body) = (Box::pin(replaced), Box::pin(body));
     stream::poll_fn(move |context| {
         if pin!(&mut replaced).poll(context).is_ready() {
             return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));

@@ -148,6 +148,12 @@ impl Problem {
         let detail = format!("the broker at {leader} leads, and this one cannot reach it at that address; retry later");
         Self::new(Self::STANDBY, "This broker stands by", 503, detail)
     }
+    /// The leader has refused a socket that a standby passed on, with this status.
+    #[must_use]
+    pub fn socket_refused(leader: &str, status: u16) -> Self {
+        let detail = format!("the broker at {leader} leads, and answered {status}: connect to it to read the reason");
+        Self::new("socket-refused", "The leader refuses the socket", status, detail)
+    }
     /// 502: the call was passed on to the leader, and its answer did not come.
     #[must_use]
     pub fn lost(leader: &str, why: &str) -> Self {

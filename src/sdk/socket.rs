@@ -94,9 +94,9 @@ impl Session {
 
     async fn connect(&self, broker: &url::Url, told: &mut bool, was_connected: &mut bool) -> Result<(), Lost> {
         let name: String = url::form_urlencoded::byte_serialize(self.name.as_bytes()).collect();
-        let request = self.client.socket(broker, &format!("/worker?workerid={}&name={name}", self.worker));
+        let (patience, direct) = if self.client.brokers().are_several() { (BRIEF_HANDSHAKE, "&direct=true") } else { (OFFLINE, "") };
+        let request = self.client.socket(broker, &format!("/worker?workerid={}&name={name}{direct}", self.worker));
         let began = Instant::now();
-        let patience = if self.client.brokers().are_several() { BRIEF_HANDSHAKE } else { OFFLINE };
         let connected = tokio::time::timeout(patience, request.connect()).await;
         let (_, socket) = connected.map_err(|_| Lost::Network("no response to the handshake".to_owned()))??;
         let mut socket = socket.into_map_codec(Checked);

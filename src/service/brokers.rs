@@ -11,6 +11,14 @@ use crate::store::{GetLease, ListBrokers};
 /// A standby broker that is silent for this many lease durations is shown as gone.
 const SILENT_LEASES: i64 = 3;
 
+/// The address of another broker that leads, and its term.
+fn leader_of(role: &Role) -> Option<(String, i64)> {
+    match role {
+        Role::Standby { leader: Some(leader), term, .. } => Some((leader.clone(), *term)),
+        _ => None,
+    }
+}
+
 impl Service {
     /// Checks that this broker is the leader. Only the leader can write and reach peers.
     ///
@@ -26,10 +34,12 @@ impl Service {
     /// The address of the leader and its term, if another broker leads.
     #[must_use]
     pub fn leader(&self) -> Option<(String, i64)> {
-        match self.context.brokers.role() {
-            Role::Standby { leader: Some(leader), term, .. } => Some((leader, term)),
-            _ => None,
-        }
+        leader_of(&self.context.brokers.role())
+    }
+
+    /// Resolves when this leader does not lead any more. A machine without power closes no connection.
+    pub fn is_replaced(&self, leader: (String, i64)) -> impl Future<Output = ()> + use<> {
+        self.context.brokers.becomes(move |role| leader_of(role).as_ref() != Some(&leader))
     }
 
     /// Checks that this broker can read the store.

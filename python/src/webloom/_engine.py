@@ -199,7 +199,8 @@ class Engine:
 
     async def _connection(self, address: str, tls: Any, backoff: Backoff) -> None:
         scheme, _, rest = address.partition("://")
-        query = urlencode({"workerid": self.worker_id, "name": self.name})
+        direct = {"direct": "true"} if len(self.settings.brokers) > 1 else {}
+        query = urlencode({"workerid": self.worker_id, "name": self.name, **direct})
         uri = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/worker?{query}"
         began = time.monotonic()
         async with connect(

@@ -4,6 +4,7 @@
 mod frames;
 mod live;
 mod node;
+pub(super) mod relay;
 mod session;
 mod worker;
 
@@ -88,7 +89,9 @@ fn admit_node(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Fail
     if !wants_socket(request) {
         return Ok(None);
     }
-    edge.service.must_lead()?;
+    if relay::leader_for(edge, request).is_none() {
+        edge.service.must_lead()?;
+    }
     let query = parameters(request)?;
     let (facts, _) = facts(&query, request)?;
     let signed_at = query.get("signtime").map(|text| text.parse().map(Timestamp));
@@ -141,6 +144,9 @@ pub async fn root(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let Some(caller) = caller else { return Ok(portal::page(&request)) };
+    if let Some(leader) = relay::leader_for(&edge, &request) {
+        return Ok(relay::open(&edge, leader, &request, stream).await?);
+    }
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     check_facts(&facts)?;
