@@ -1,5 +1,6 @@
 //! How many requests without a pace are in progress at each host: a block that waits for slow answers leaves its slot to another one,
-//! whose requests must not add to those at the same host without a limit.
+//! whose requests must not add to those at the same host without a limit. It also keeps which origins asked for a pause, so that all blocks of
+//! the agent learn it from the first answer.
 
 use crate::domain::ids::Identity;
 use serde::Deserialize;
@@ -8,7 +9,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use url::Url;
+
+/// Number of origins with a pause after which the older half is forgotten: the blocks that it concerned have met it long ago.
+const MOST_PAUSES: usize = 1_000;
 
 /// A run, and a host or the proxy that leads to it.
 pub type HostKey = (Identity, Rc<str>);
@@ -21,6 +26,10 @@ pub struct Crowd {
     is_awaited: Cell<bool>,
     /// Signals that a host that was full may accept a request.
     pub eased: Notify,
+    /// The origins that asked for a pause, and when they did so last.
+    pauses: RefCell<HashMap<String, Instant>>,
+    /// Signals that another origin asked for a pause.
+    pub paused: Notify,
 }
 
 impl Crowd {
@@ -36,6 +45,28 @@ impl Crowd {
             None => drop(counts.insert(key.clone(), 1)),
         }
         Some(Visit { crowd: Rc::clone(self), key: key.clone() })
+    }
+}
+
+impl Crowd {
+    /// An origin asks for a pause.
+    pub fn pause(&self, origin: String) {
+        let mut pauses = self.pauses.borrow_mut();
+        if pauses.len() >= MOST_PAUSES {
+            let mut times: Vec<Instant> = pauses.values().copied().collect();
+            let (_, middle, _) = times.select_nth_unstable(MOST_PAUSES / 2);
+            let middle = *middle;
+            pauses.retain(|_, at| *at > middle);
+        }
+        pauses.insert(origin, Instant::now());
+        drop(pauses);
+        self.paused.notify_waiters();
+    }
+
+    /// The origins that have asked for a pause since a time.
+    #[must_use]
+    pub fn paused_since(&self, since: Instant) -> Vec<String> {
+        self.pauses.borrow().iter().filter(|(_, at)| **at >= since).map(|(origin, _)| origin.clone()).collect()
     }
 }
 
@@ -103,6 +134,19 @@ mod tests {
         assert!(eased.now_or_never().is_some() && crowd.enter(&key("a"), 2).is_some());
         drop(second);
         assert!(crowd.counts.borrow().is_empty());
+    }
+
+    #[test]
+    fn the_last_pauses_are_kept() {
+        let crowd = Crowd::default();
+        let begin = Instant::now();
+        for n in 0..=MOST_PAUSES {
+            crowd.pause(n.to_string());
+        }
+        let last = MOST_PAUSES.to_string();
+        let known = crowd.paused_since(begin);
+        assert!(known.len() <= MOST_PAUSES && known.contains(&last), "{}", known.len());
+        assert!(crowd.paused_since(Instant::now() + std::time::Duration::from_secs(1)).is_empty());
     }
 
     #[test]

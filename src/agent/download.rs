@@ -186,8 +186,8 @@ impl Downloader {
             }
         } else if answer.error.as_ref().is_some_and(is_trouble) {
             End::Trouble(may_repeat)
-        } else if may_repeat && is_worth_another_try(answer) {
-            End::Failed
+        } else if is_worth_another_try(answer) {
+            End::Failed(may_repeat)
         } else {
             End::Done
         };

@@ -59,14 +59,37 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
+/// What layers of the HTTP client add to the cause of an error. The kind of the error says it.
+const LAYERS: [&str; 5] = ["client error (Connect)", "client error (SendRequest)", "dns error", "error resolving DNS", "tcp connect error"];
+
 /// The causes as text, without repetitions and without the URL, which the result already has.
 fn words(error: &reqwest::Error) -> String {
+    let texts: Vec<String> = causes(error).skip(1).map(|cause| cause.to_string()).collect();
+    told(texts).unwrap_or_else(|| error.to_string())
+}
+
+fn told(mut texts: Vec<String>) -> Option<String> {
+    let last = texts.pop()?;
     let mut words: Vec<String> = Vec::new();
-    for cause in causes(error).skip(1) {
-        let text = cause.to_string();
+    for text in texts.into_iter().filter(|text| !LAYERS.contains(&text.as_str())).chain([last]) {
         if !words.iter().any(|known| known.contains(&text)) {
             words.push(text);
         }
     }
-    if words.is_empty() { error.to_string() } else { words.join(": ") }
+    Some(words.join(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layers_of_the_client_are_left_out() {
+        let of = |texts: &[&str]| told(texts.iter().map(|text| (*text).to_owned()).collect());
+        let causes = ["client error (Connect)", "dns error", "error resolving DNS", "there is no such name"];
+        assert_eq!(of(&causes).as_deref(), Some("there is no such name"));
+        assert_eq!(of(&["client error (Connect)"]).as_deref(), Some("client error (Connect)"), "there is nothing else");
+        assert_eq!(of(&["a b", "b", "c"]).as_deref(), Some("a b: c"));
+        assert_eq!(of(&[]), None);
+    }
 }

@@ -41,7 +41,13 @@ impl Drop for AtWork<'_> {
 struct Story {
     tries: u32,
     changes: u32,
+    /// Why the last try failed.
     error: Option<FetchError>,
+    /// The status of the last try, if it failed, and its duration.
+    status: Option<u16>,
+    time: Option<u32>,
+    /// The site did not ask for a pause, it failed.
+    has_failed: bool,
 }
 
 /// The requests of a block with a pace.
@@ -49,13 +55,16 @@ struct Requests<'a> {
     texts: &'a [&'a RawValue],
     stories: Vec<Story>,
     back: Vec<GivenBack>,
+    /// Requests to give back that failed. They come last: another page shows whether the site is well again.
+    failed: Vec<GivenBack>,
 }
 
 impl Requests<'_> {
     fn give_back(&mut self, place: usize) {
         let Some(request_id) = request_id(self.texts[place].get()) else { return };
-        let Story { tries, error, .. } = std::mem::take(&mut self.stories[place]);
-        self.back.push(GivenBack { request_id, tries, error });
+        let Story { tries, error, status, time, has_failed, .. } = std::mem::take(&mut self.stories[place]);
+        let back = if has_failed { &mut self.failed } else { &mut self.back };
+        back.push(GivenBack { request_id, tries, error, status, time });
     }
 
     /// Handles the end of a try: counts it and decides the next step.
@@ -65,7 +74,7 @@ impl Requests<'_> {
         story.changes += u32::from(end == End::Moved);
         match gate.end(place, end, story.tries) {
             NextStep::Report if outcome.is_for_another && reports.are_parts => {
-                story.error = outcome.answer.error.take();
+                (story.error, story.time, story.has_failed) = (outcome.answer.error.take(), Some(outcome.time), true);
                 self.give_back(place);
             }
             NextStep::Report => {
@@ -77,6 +86,8 @@ impl Requests<'_> {
                     let status = outcome.answer.status;
                     let by_status = || fetch_error(FetchErrorKind::Other, format!("the site responded with status {status}"));
                     story.error = Some(outcome.answer.error.take().unwrap_or_else(by_status));
+                    (story.status, story.time) = (Some(status).filter(|status| *status > 0), Some(outcome.time));
+                    story.has_failed = !matches!(end, End::Hold(..));
                 }
                 if next == NextStep::GiveBack {
                     self.give_back(place);
@@ -100,7 +111,7 @@ pub async fn paced(
     let gate = &Gate::new(pace, texts.len(), tries, downloader.first_wait, Rc::clone(&downloader.hearing));
     reports.clock = Some(Rc::clone(&gate.clock));
     let stories = texts.iter().map(|text| Story { tries: earlier_tries(text.get()), ..Story::default() }).collect();
-    let mut requests = Requests { texts, stories, back: Vec::new() };
+    let mut requests = Requests { texts, stories, back: Vec::new(), failed: Vec::new() };
     let memory = &downloader.memory;
     let mut at_work = FuturesUnordered::new();
     let mut posting: Option<LocalBoxFuture<'_, bool>> = None;
@@ -164,6 +175,7 @@ pub async fn paced(
         requests.give_back(place);
     }
     last_part(posting).await?;
+    requests.back.append(&mut requests.failed);
     Ok(requests.back)
 }
 

@@ -4,7 +4,7 @@
 //! It promises, for any input: no request begins within the delay after the beginning of another one or after the end of an answer, there
 //! are never more at once than connections, none begins before `notBefore`, none when the broker was silent for `right`, and none after the
 //! turn has ended. A turn ends by itself
-//! when all requests are done, or when the site asks to be left alone; the remaining requests are given back.
+//! when all requests are done, when the site asks to be left alone, or when it fails again and again; the remaining requests are given back.
 //! A site that answers slowly rests after an answer as long as it took, as at the broker (`domain/sites/state.rs`).
 //!
 //! A request is first *claimed*, when it could begin now; then it begins, perhaps a little later; then it ends. Each further hop after a
@@ -18,6 +18,9 @@ pub type Millis = u64;
 
 /// Consecutive connection failures that end the turn.
 const MOST_TROUBLES: u32 = 2;
+/// Different requests that fail one after the other and end the turn: a page or two may be broken. The broker holds the site after as many
+/// failures (`domain/sites/state.rs`).
+const MOST_FAILED: usize = 3;
 /// The upper limit of the doubling wait after a failed request.
 const MOST_WAIT: Millis = 30_000;
 
@@ -71,8 +74,8 @@ pub enum Begin {
 pub enum End {
     /// With a result, whatever it is.
     Done,
-    /// It failed, and may be tried again.
-    Failed,
+    /// It failed otherwise, for example with a 5xx status; whether it may be tried again.
+    Failed(bool),
     /// There was no connection in time, or none at all; whether it may be tried again.
     Trouble(bool),
     /// The site asks to be left alone, for this long if it gave a time; whether the request may be tried again.
@@ -114,6 +117,8 @@ pub struct Turn {
     /// The rest after the last answer.
     rest: Millis,
     troubles: u32,
+    /// The requests that failed since the last one that did not, each once.
+    failed: Vec<usize>,
     is_held: bool,
     held_until: Option<Millis>,
 }
@@ -130,6 +135,7 @@ impl Turn {
             began: 0,
             rest: 0,
             troubles: 0,
+            failed: Vec::new(),
             is_held: false,
             held_until: None,
             limits,
@@ -210,11 +216,18 @@ impl Turn {
         }
         self.under_way = self.under_way.saturating_sub(1);
         match end {
-            End::Done | End::Failed | End::Moved => self.troubles = 0,
+            End::Done | End::Moved => {
+                self.troubles = 0;
+                self.failed.clear();
+            }
+            End::Failed(_) => self.troubles = 0,
             End::Trouble(_) => self.troubles += 1,
             End::Hold(..) | End::Stopped => {}
         }
-        if self.troubles >= MOST_TROUBLES {
+        if matches!(end, End::Failed(_) | End::Trouble(_)) && !self.failed.contains(&place) {
+            self.failed.push(place);
+        }
+        if self.troubles >= MOST_TROUBLES || self.failed.len() >= MOST_FAILED {
             self.is_held = true;
         }
         if let End::Hold(wait, _) = end {
@@ -223,15 +236,15 @@ impl Turn {
         }
         let has_tries = tries < self.limits.tries;
         match end {
-            End::Done | End::Trouble(false) | End::Hold(_, false) => NextStep::Report,
-            End::Failed | End::Trouble(true) | End::Hold(_, true) if !has_tries => NextStep::Report,
+            End::Done | End::Failed(false) | End::Trouble(false) | End::Hold(_, false) => NextStep::Report,
+            End::Failed(true) | End::Trouble(true) | End::Hold(_, true) if !has_tries => NextStep::Report,
             End::Stopped => NextStep::GiveBack,
             _ if self.is_held => NextStep::GiveBack,
             End::Moved => {
                 self.queue.push_front(Waiting { place, ready: now });
                 NextStep::Retry
             }
-            End::Failed | End::Trouble(true) | End::Hold(_, true) => {
+            End::Failed(true) | End::Trouble(true) | End::Hold(_, true) => {
                 let wait = self.limits.first_wait.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(MOST_WAIT);
                 self.queue.push_back(Waiting { place, ready: now.saturating_add(wait) });
                 NextStep::Retry

@@ -89,6 +89,30 @@ fn two_troubles_one_after_the_other_end_the_turn() {
 }
 
 #[test]
+fn three_requests_that_fail_one_after_the_other_end_the_turn() {
+    let mut turn = Turn::new(LIMITS, 6);
+    let fails = |turn: &mut Turn, now: Millis, end, tries| {
+        let place = begun(turn, now);
+        (place, turn.end(place, end, tries, now + 10))
+    };
+    assert_eq!(fails(&mut turn, 0, End::Failed(true), 1), (0, NextStep::Retry));
+    assert_eq!(fails(&mut turn, 200, End::Failed(false), 1), (1, NextStep::Report));
+    assert_eq!(fails(&mut turn, 400, End::Done, 1), (2, NextStep::Report), "the site is well");
+    assert_eq!(fails(&mut turn, 600, End::Failed(true), 1), (3, NextStep::Retry));
+    assert_eq!(fails(&mut turn, 800, End::Trouble(true), 1), (4, NextStep::Retry));
+    assert_eq!(fails(&mut turn, 1_000, End::Failed(true), 1), (5, NextStep::GiveBack));
+    assert_eq!((turn.claim(2_000, 2_000), turn.hold()), (Claim::Over, Some(None)));
+    assert_eq!(turn.take_rest().collect::<Vec<_>>(), vec![0, 3, 4]);
+    // A request that fails again and again is one broken page.
+    let mut turn = Turn::new(LIMITS, 1);
+    for (now, tries) in [(0, 1), (200, 2), (400, 3)] {
+        assert_eq!(fails(&mut turn, now, End::Failed(true), tries), (0, NextStep::Retry));
+    }
+    assert_eq!(fails(&mut turn, 600, End::Failed(true), 4), (0, NextStep::Report));
+    assert_eq!(turn.hold(), None);
+}
+
+#[test]
 fn a_site_that_answers_slowly_rests_as_long() {
     let mut turn = Turn::new(LIMITS, 9);
     let mut answer = |now: Millis, took: Millis| {
@@ -112,14 +136,14 @@ fn a_site_that_answers_slowly_rests_as_long() {
 fn a_request_that_failed_is_tried_at_the_end_until_its_tries_are_used_up() {
     let mut turn = Turn::new(Limits { first_wait: 300, ..LIMITS }, 2);
     begun(&mut turn, 0);
-    assert_eq!(turn.end(0, End::Failed, 1, 10), NextStep::Retry);
+    assert_eq!(turn.end(0, End::Failed(true), 1, 10), NextStep::Retry);
     assert_eq!(begun(&mut turn, 110), 1);
     assert_eq!(turn.end(1, End::Done, 1, 120), NextStep::Report);
     assert_eq!(turn.claim(200, 200), Claim::At(310));
     assert_eq!(begun(&mut turn, 310), 0);
     assert_eq!(turn.end(0, End::Moved, 2, 320), NextStep::Retry);
     assert_eq!(begun(&mut turn, 420), 0);
-    assert_eq!(turn.end(0, End::Failed, 4, 430), NextStep::Report, "earlier nodes have tried it too");
+    assert_eq!(turn.end(0, End::Failed(true), 4, 430), NextStep::Report, "earlier nodes have tried it too");
     assert_eq!(turn.claim(430, 430), Claim::Over);
 }
 
@@ -196,7 +220,7 @@ fn whatever_happens_the_pace_is_kept() {
                         let end = match random(if is_hostile { 12 } else { 60 }) {
                             0 => End::Hold((random(1) == 0).then(|| random(1_000)), random(3) > 0),
                             1 | 2 => End::Trouble(random(3) > 0),
-                            3 | 4 => End::Failed,
+                            3 | 4 => End::Failed(random(3) > 0),
                             5 => End::Moved,
                             _ => End::Done,
                         };

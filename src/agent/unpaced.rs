@@ -41,13 +41,23 @@ pub async fn unpaced(
     let mut permits: HashMap<usize, OwnedSemaphorePermit> = HashMap::new();
     let mut has_slot = true;
     let epoch = Instant::now();
+    // Pauses that the block has not looked at.
+    let mut pauses_since = epoch;
     let mut at_work = FuturesUnordered::new();
     let mut order = Order::new(requests);
     let mut posting: Option<LocalBoxFuture<'_, bool>> = None;
     loop {
         // Subscribe before checking the state that they signal.
-        let (eased, pressed, crowd_eased) = (memory.eased.notified(), memory.pressed.notified(), crowd.eased.notified());
+        let (eased, pressed) = (memory.eased.notified(), memory.pressed.notified());
+        let (crowd_eased, paused) = (crowd.eased.notified(), crowd.paused.notified());
         let now = millis(epoch.elapsed());
+        if rules.holds {
+            let origins = crowd.paused_since(std::mem::replace(&mut pauses_since, Instant::now()));
+            if !origins.is_empty() {
+                // Another block has met the answer, and the broker knows it.
+                give_back(&mut slots, requests, |origin| origins.contains(origin), &mut back);
+            }
+        }
         let may_begin = !reports.are_parts || !(memory.is_tight() || reports.are_behind());
         let mut is_refused = false;
         if reports.are_parts {
@@ -99,23 +109,21 @@ pub async fn unpaced(
                 outcome.tries = outcome.tries.saturating_add(earlier_tries(requests[place].get()));
                 if let Some(pause) = outcome.pause {
                     let origin = origin_of(requests[place].get());
-                    let withdrawn = slots.withdraw(|other| origin_of(requests[other].get()) == origin);
-                    back.extend(withdrawn.into_iter().filter_map(|other| {
-                        let tries = earlier_tries(requests[other].get());
-                        Some(GivenBack { request_id: request_id(requests[other].get())?, tries, error: None })
-                    }));
+                    give_back(&mut slots, requests, |other| *other == origin, &mut back);
+                    crowd.pause(origin);
                     if let Some(request_id) = request_id(requests[place].get()) {
                         reports.pause(request_id, pause.retry_after);
                         if pause.may_repeat && outcome.tries <= downloader.retries(rules) {
                             // No error: the site has answered.
-                            back.push(GivenBack { request_id, tries: outcome.tries, error: None });
+                            back.push(GivenBack::new(request_id, outcome.tries));
                             continue;
                         }
                     }
                 }
                 if reports.are_parts && outcome.is_for_another {
                     let request_id = request_id(requests[place].get());
-                    back.extend(request_id.map(|request_id| GivenBack { request_id, tries: outcome.tries, error: outcome.answer.error }));
+                    let given = |request_id| GivenBack { error: outcome.answer.error, ..GivenBack::new(request_id, outcome.tries) };
+                    back.extend(request_id.map(given));
                 } else if reports.are_parts {
                     reports.add(requests[place].get(), outcome);
                 } else {
@@ -131,12 +139,22 @@ pub async fn unpaced(
             () = at(leave), if leave.is_some() => {}
             () = at(due), if due.is_some() && posting.is_none() => {}
             () = crowd_eased, if is_refused => {}
+            () = paused, if rules.holds => {}
             () = eased, if !may_begin => {}
             () = pressed, if posting.is_none() && reports.open_since().is_some() => {}
         }
     }
     last_part(posting).await?;
     Ok(back)
+}
+
+/// Gives back the requests to some origins that have not begun.
+fn give_back(slots: &mut Slots, requests: &[&RawValue], is_it: impl Fn(&String) -> bool, back: &mut Vec<GivenBack>) {
+    let withdrawn = slots.withdraw(|place| is_it(&origin_of(requests[place].get())));
+    back.extend(withdrawn.into_iter().filter_map(|place| {
+        let text = requests[place].get();
+        Some(GivenBack::new(request_id(text)?, earlier_tries(text)))
+    }));
 }
 
 /// The hosts of the requests, and the number of the host of each request.

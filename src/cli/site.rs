@@ -23,17 +23,45 @@ const COLUMNS: [Column; 9] = [
 ];
 
 /// Columns of `run sites`.
-pub const OF_RUN: [Column; 9] = [
+pub const OF_RUN: [Column; 11] = [
     Column::text("NAME", "name"),
-    Column::text("PENDING", "pending"),
+    Column::text("LEFT", "left"),
+    Column::text("OK", "success"),
+    Column::text("ERRORS", "error"),
+    Column::of("BY KIND", errors),
     Column::text("AT NODES", "atNodes"),
-    Column::time("NEXT REQUEST", "nextAt"),
-    Column::text("DELAY MS", "delay"),
+    Column::time("NEXT", "nextAt"),
+    Column::of("DELAY MS", delay),
+    Column::of("HELD", held),
     Column::text("CONNECTIONS", "connections").wide(),
-    Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
-    Column::time_of("UNTIL", until),
     Column::of("LAST ERROR", last_error).wide(),
 ];
+
+/// The failed requests by kind: `timeout 2, http 404 1`.
+fn errors(site: &Value) -> String {
+    let one = |count: &Value| match some(count, "kind") {
+        Some(kind) => format!("{kind} {}", cell(count, "failed")),
+        None => format!("http {} {}", cell(count, "status"), cell(count, "failed")),
+    };
+    site["errors"].as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The delay, and what it comes from.
+fn delay(site: &Value) -> String {
+    let by = match site["delayBy"].as_str() {
+        Some("slowAnswers") => " slow answers",
+        Some("robots") => " robots",
+        Some("operator") => " operator",
+        Some("job") => " job",
+        _ => "",
+    };
+    format!("{}{by}", cell(site, "delay"))
+}
+
+/// Why it is held, and until when.
+fn held(site: &Value) -> String {
+    some(&site["held"], "why").map_or_else(String::new, |why| format!("{why}, {}", until(site)))
+}
 
 fn last_error(site: &Value) -> String {
     let error = &site["lastError"];

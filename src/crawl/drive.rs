@@ -168,7 +168,7 @@ impl<'a> Watch<'a> {
         loop {
             let run: RunOutput = client.json(Method::GET, &format!("/api/v1/runs/{identity}"), None).await?;
             self.last = run.counters;
-            self.progress.show(&run.counters);
+            self.progress.show(&run.counters, run.sites);
             self.show_failures();
             match run.state {
                 RunState::Success => return Ok(Outcome::Finished),

@@ -2,6 +2,7 @@
 
 use super::options::CrawlOptions;
 use crate::domain::run::Counters;
+use crate::protocol::api::SitesOfRun;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -37,11 +38,12 @@ impl Progress {
         Self { bar, quiet, silent: options.quiet, began: Instant::now(), before: None, last_line: Instant::now() }
     }
 
-    pub(super) fn show(&mut self, counters: &Counters) {
+    pub(super) fn show(&mut self, counters: &Counters, sites: Option<SitesOfRun>) {
         let done = counters.success + counters.error;
         let before = *self.before.get_or_insert(done);
         let rate = (done - before.min(done)) as f64 / self.began.elapsed().as_secs_f64().max(0.001);
-        let rest = format!("{} left, {} failed, {rate:.0} pages/s", counters.left, counters.error);
+        let sites = sites.map(|sites| format!(", {}", sites_text(sites))).unwrap_or_default();
+        let rest = format!("{} left, {} failed, {rate:.0} pages/s{sites}", counters.left, counters.error);
         match &self.bar {
             Some(bar) => {
                 bar.set_length(counters.total);
@@ -73,8 +75,24 @@ impl Progress {
     }
 }
 
+/// The sites with a pace: `12 sites (3 active, 1 held)`.
+fn sites_text(SitesOfRun { total, active, held }: SitesOfRun) -> String {
+    format!("{total} {} ({active} active, {held} held)", if total == 1 { "site" } else { "sites" })
+}
+
 /// Prints a line on standard error.
 pub(super) fn say(text: &str) {
     // Ignore a closed standard error.
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_sites_is_shown() {
+        let text = |total, active, held| sites_text(SitesOfRun { total, active, held });
+        assert_eq!((text(12, 3, 1).as_str(), text(1, 1, 0).as_str()), ("12 sites (3 active, 1 held)", "1 site (1 active, 0 held)"));
+    }
 }

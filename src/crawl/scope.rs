@@ -2,9 +2,11 @@
 //!
 //! A link belongs to it if it leads to the host and port of a start or of its own page, where `http` and `https` on their default ports
 //! count as the same port: many sites redirect from one to the other. Every requested page belongs to the crawl, and the start may
-//! redirect elsewhere (`example.com` to `www.example.com`), so the page's own address counts. If hosts are listed, only the list counts.
+//! redirect to another host of its domain (`example.com` to `www.example.com`), so the page's own address counts. If hosts are listed, only the
+//! list counts.
 
 use super::options::{CrawlOptions, Hosts};
+use crate::domain::sites::{SiteBy, site_key};
 use regex::Regex;
 use std::collections::HashMap;
 use url::{Position, Url};
@@ -49,6 +51,18 @@ impl Scope {
             && !self.exclude.iter().any(|pattern| pattern.is_match(text))
     }
 
+    /// Whether the target of a redirect is requested. The target of a start need not match the patterns, and may be another host of the same
+    /// domain. `is_list`: it is a sitemap.
+    #[must_use]
+    pub fn takes_target(&self, target: &Url, answered: &Url, is_start: bool, is_list: bool) -> bool {
+        let is_near = || same_site(target, answered) || self.hosts.is_empty() && same_domain(target, answered);
+        match is_start {
+            true => self.is_within(target, answered) || is_near(),
+            false if is_list => self.is_within(target, answered),
+            false => self.follows(target, answered),
+        }
+    }
+
     /// Whether a URL is on a site of the crawl, whatever the patterns say.
     #[must_use]
     pub fn is_within(&self, url: &Url, page: &Url) -> bool {
@@ -74,6 +88,11 @@ impl Scope {
 /// Same host and same port; the default ports of both schemes count as the same.
 fn same_site(a: &Url, b: &Url) -> bool {
     a.host() == b.host() && a.port() == b.port()
+}
+
+/// Same registrable domain and same port.
+fn same_domain(a: &Url, b: &Url) -> bool {
+    site_key(a, SiteBy::Domain, None) == site_key(b, SiteBy::Domain, None) && a.port() == b.port()
 }
 
 #[cfg(test)]
@@ -111,6 +130,22 @@ mod tests {
         assert!(scope.reads(&url("https://www.example.com/a"), &url("https://www.example.com/b"), 1));
         assert!(!scope.reads(&url("http://example.com/away"), &other, 1));
         assert!(!scope.follows(&other, &www));
+    }
+
+    #[test]
+    fn the_target_of_a_start_stays_in_its_domain() {
+        let mut options = CrawlOptions::new(url("http://example.com/"));
+        options.include = vec![Regex::new("/docs/").expect("a pattern")];
+        let takes = |options: &CrawlOptions, is_start| {
+            let targets =
+                ["/en/", "https://www.example.com/", "http://example.com:81/", "http://other.net/docs/", "http://example.com/docs/x"];
+            let (scope, page) = (Scope::new(options), url("http://example.com/"));
+            targets.map(|target| scope.takes_target(&page.join(target).expect("a url"), &page, is_start, false))
+        };
+        assert_eq!(takes(&options, true), [true, true, false, false, true]);
+        assert_eq!(takes(&options, false), [false, false, false, false, true]);
+        options.hosts = vec!["other.net".parse().expect("a host")];
+        assert_eq!(takes(&options, true), [true, false, false, true, true], "the list counts, and the host of the start");
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl FromStr for Start {
 
 /// A URL of http or https. `example.com` is accepted too, as people type it.
 pub(super) fn start_url(text: &str) -> Result<Url, String> {
+    if ["/", "./", "../", "~/"].iter().any(|begin| text.starts_with(begin)) {
+        return Err(format!(
+            "`{text}` is a path: a URL is expected, for example http://localhost:8000/; --urls-file reads URLs from a file"
+        ));
+    }
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     crate::protocol::push::check_url(&text).map_err(|problem| problem.detail)
 }
@@ -124,6 +129,7 @@ mod tests {
         std::fs::write(&path, "http://a/\nftp://b/\n").expect("a file");
         let error = options.read_starts().expect_err("a bad line").to_string();
         assert!(error.contains("line 2") && error.contains("ftp"), "{error}");
+        assert!(start_url("/etc/urls").is_err_and(|why| why.contains("is a path")) && start_url("a.example/x").is_ok());
         std::fs::write(&path, "\n#\n").expect("a file");
         options.urls.clear();
         assert!(options.read_starts().expect_err("empty").to_string().contains("empty"));

@@ -124,6 +124,7 @@ fn redirects_that_the_agent_left_are_followed() {
         };
         for (url, depth, to, followed) in [
             ("http://a.example/", 0, "https://www.a.example/", 1),
+            ("http://a.example/", 0, "http://b.example/", 0),
             ("http://a.example/b", 2, "https://www.a.example/", 0),
             ("http://a.example/b", 2, "/c", 1),
             ("http://a.example/", 0, "mailto:a@a.example", 0),
@@ -133,7 +134,7 @@ fn redirects_that_the_agent_left_are_followed() {
         let run = run(BTreeMap::from([("DepthLimit".into(), "0".into())]));
         let worker = CrawlWorker::new(&options, JobId::random(), Outputs::lines_to(Box::new(Shared::default())), Rc::default());
         let mut follow = Follow::new(&run);
-        worker.block(&block(vec![moved("http://a.example/", 0, "http://b.example/")]), &mut follow).await.expect("handled");
+        worker.block(&block(vec![moved("http://a.example/", 0, "http://www.a.example/")]), &mut follow).await.expect("handled");
         assert_eq!(follow.len(), 1, "no deeper than the start");
     });
 }

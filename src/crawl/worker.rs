@@ -94,8 +94,14 @@ impl CrawlWorker {
         if let Some(next) = redirect(page) {
             match next {
                 Ok(hop) => {
-                    line.location = Some(hop.target.to_string());
-                    self.request_target(page, hop, depth, follow)?;
+                    let target = hop.target.to_string();
+                    line.location = Some(target.clone());
+                    if !self.request_target(page, hop, depth, follow)? && depth == 0 {
+                        let why = format!(
+                            "the start redirects to {target}, which is outside of the crawl: start there, or list its host with --hosts"
+                        );
+                        (line.error, line.error_kind) = (Some(why), Some(FetchErrorKind::Redirect.name().to_owned()));
+                    }
                 }
                 Err(why) => (line.error, line.error_kind) = (Some(why), Some(FetchErrorKind::Redirect.name().to_owned())),
             }
@@ -124,14 +130,12 @@ impl CrawlWorker {
     }
 
     /// Requests the target of a redirect: a new request of the same depth. If the target is in the scope, it is requested once, whatever leads
-    /// to it.
-    fn request_target(&self, page: &Page, hop: Hop, depth: u32, follow: &mut Follow<'_>) -> io::Result<()> {
-        let Ok(answered) = Url::parse(page.final_url()) else { return Ok(()) };
+    /// to it. Returns false if it is not in the scope.
+    fn request_target(&self, page: &Page, hop: Hop, depth: u32, follow: &mut Follow<'_>) -> io::Result<bool> {
+        let Ok(answered) = Url::parse(page.final_url()) else { return Ok(true) };
         let is_list = is_sitemap(page);
-        let is_in_scope =
-            depth == 0 || if is_list { self.scope.is_within(&hop.target, &answered) } else { self.scope.follows(&hop.target, &answered) };
-        if !is_in_scope {
-            return Ok(());
+        if !self.scope.takes_target(&hop.target, &answered, depth == 0, is_list) {
+            return Ok(false);
         }
         if let Some(depths) = self.depths.as_ref().filter(|_| hop.key.is_none() && !is_list) {
             // The chain of redirects is told by the request below.
@@ -150,7 +154,7 @@ impl CrawlWorker {
         let request = Request { key: hop.key, redirected_from, meta: Some(meta), ..Request::get(hop.target) };
         // An invalid request is skipped.
         drop(follow.add(request, depth));
-        Ok(())
+        Ok(true)
     }
 
     /// Requests the pages of a sitemap. They have depth 1, however deeply the sitemap is nested.

@@ -17,13 +17,15 @@ mod elsewhere;
 mod max_bytes;
 #[path = "frontier_ranks.rs"]
 mod ranks;
+#[path = "frontier_renewal.rs"]
+mod renewal;
 #[path = "frontier_sites.rs"]
 mod sites;
 #[path = "frontier_split.rs"]
 mod split;
 
 pub use delivery::MOST_DELIVERED;
-pub use sites::SiteNo;
+pub use sites::{SiteCounts, SiteNo};
 
 use super::block::{Admission, Lease, Lost, Phase, ReportVerdict, StoredBlock};
 use super::fingerprint::Fingerprint;
@@ -122,6 +124,7 @@ impl Frontier {
             let site = block.site.as_deref().map(|name| this.site_number(name));
             this.set_site(block.seq, site);
             this.count_at(site, block.requests);
+            this.count_results(block.seq, block.success, block.error);
             if block.phase != Phase::Done {
                 this.set_priority(block.seq, block.priority);
             }
@@ -167,7 +170,7 @@ impl Frontier {
         for (i, request) in batch.requests.iter().enumerate() {
             if self.settings.depth_limit.is_some_and(|limit| request.depth > limit) {
                 out.too_deep += 1;
-            } else if self.settings.guards.stops(request.shape, request.depth) {
+            } else if self.settings.guards.stops(request.shape) {
                 out.trapped += 1;
             } else if self.settings.max_requests.is_some_and(|most| self.admitted >= most) || self.is_full(site_of(i)) {
                 *(if self.seen.contains(request.id) { &mut out.duplicates } else { &mut out.over_limit }) += 1;
@@ -322,18 +325,6 @@ impl Frontier {
         Some(lease)
     }
 
-    /// A node reported that it holds a block: renews its lease. Returns false if the node does not hold it (any more).
-    pub fn renew(&mut self, seq: Seq, node: NodeId, now: Timestamp) -> bool {
-        match self.leases.get_mut(&seq) {
-            Some(lease) if lease.node == node => {
-                lease.until = now.plus_ms(self.settings.lease as i64);
-                lease.confirmed = true;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// A node reports that it holds a block, from an earlier attempt, which is ready here: the node keeps it. So a restart of the
     /// broker does not repeat downloads. Returns false if the block is not ready.
     pub fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
@@ -425,6 +416,7 @@ impl Frontier {
         self.answered_open += 1;
         self.counters.success += u64::from(success);
         self.counters.error += u64::from(error);
+        self.count_results(seq, success, error);
     }
 
     // --- the end

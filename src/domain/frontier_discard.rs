@@ -20,6 +20,7 @@ impl Frontier {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));
         self.counters.success -= u64::from(success);
         self.counters.error -= u64::from(error);
+        self.uncount_results(seq, success, error);
         if attempt >= self.settings.block_attempts {
             return Lost::Exhausted(attempt);
         }

@@ -18,7 +18,7 @@ pub type SiteNo = u32;
 /// The block belongs to no site.
 const NONE: SiteNo = SiteNo::MAX;
 
-/// One site of a run. With its name, its entries in the index and the waiting list, and one pending request it takes some 340 bytes.
+/// One site of a run. With its name, its entries in the index and the waiting list, and one pending request it takes some 350 bytes.
 #[derive(Debug)]
 struct Site {
     name: Arc<str>,
@@ -32,8 +32,29 @@ struct Site {
     is_free: bool,
     /// Another node is preferred, so not every node may take its blocks.
     is_shunned: bool,
-    /// Requests to it that the run has accepted.
+    /// Requests to it that the run has accepted, and those that have results.
     taken: u32,
+    success: u32,
+    error: u32,
+}
+
+/// A site of a run in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteCounts {
+    /// Its number.
+    pub no: SiteNo,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Blocks that wait for it.
+    pub queued: usize,
+    /// It is not free before this time, as far as the run knows.
+    pub not_before: Timestamp,
+    /// Requests to it without a result.
+    pub left: u32,
+    /// Requests that succeeded.
+    pub success: u32,
+    /// Requests that failed.
+    pub error: u32,
 }
 
 /// The sites of a run.
@@ -91,6 +112,8 @@ impl Frontier {
             is_free: false,
             is_shunned: false,
             taken: 0,
+            success: 0,
+            error: 0,
         });
         self.sites.numbers.insert(name, no);
         no
@@ -119,6 +142,31 @@ impl Frontier {
     pub(super) fn count_at(&mut self, site: Option<SiteNo>, requests: u32) {
         if let Some(site) = site.and_then(|no| self.sites.all.get_mut(no as usize)) {
             site.taken = site.taken.saturating_add(requests);
+        }
+    }
+
+    /// Requests of a block that belonged to no site are now in a block of a site.
+    pub fn count_moved(&mut self, seq: Seq, site: SiteNo, requests: u32) {
+        if self.site_of(seq) != Some(site) {
+            self.count_at(Some(site), requests);
+        }
+    }
+
+    /// Counts the results of a block at its site.
+    pub(super) fn count_results(&mut self, seq: Seq, success: u32, error: u32) {
+        let site = self.sites.of(seq);
+        if let Some(site) = site.and_then(|no| self.sites.all.get_mut(no as usize)) {
+            site.success = site.success.saturating_add(success);
+            site.error = site.error.saturating_add(error);
+        }
+    }
+
+    /// The results of a block are lost.
+    pub(super) fn uncount_results(&mut self, seq: Seq, success: u32, error: u32) {
+        let site = self.sites.of(seq);
+        if let Some(site) = site.and_then(|no| self.sites.all.get_mut(no as usize)) {
+            site.success = site.success.saturating_sub(success);
+            site.error = site.error.saturating_sub(error);
         }
     }
 
@@ -298,10 +346,30 @@ impl Frontier {
         self.sites.queued
     }
 
-    /// The sites from this number on: number, name, waiting blocks, and the time until which they wait, as far as this run knows.
-    pub fn sites(&self, from: SiteNo) -> impl Iterator<Item = (SiteNo, &Arc<str>, usize, Timestamp)> {
+    /// The sites from this number on.
+    pub fn sites(&self, from: SiteNo) -> impl Iterator<Item = SiteCounts> {
         let sites = self.sites.all.iter().enumerate().skip(from as usize);
-        sites.map(|(no, site)| (no as SiteNo, &site.name, site.queue.len(), site.not_before))
+        sites.map(|(no, site)| SiteCounts {
+            no: no as SiteNo,
+            name: Arc::clone(&site.name),
+            queued: site.queue.len(),
+            not_before: site.not_before,
+            left: site.taken.saturating_sub(site.success.saturating_add(site.error)),
+            success: site.success,
+            error: site.error,
+        })
+    }
+
+    /// Whether the run has met a site.
+    #[must_use]
+    pub fn has_site(&self, name: &str) -> bool {
+        self.sites.numbers.contains_key(name)
+    }
+
+    /// The number of sites.
+    #[must_use]
+    pub fn site_count(&self) -> usize {
+        self.sites.all.len()
     }
 
     /// The sites held under this name may be asked for again.
@@ -310,5 +378,56 @@ impl Frontier {
         for no in freed {
             self.site_waits(no, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::block::{Lost, StoredBlock};
+    use super::super::super::seen::SeenSet;
+    use super::super::super::settings::QueueSettings;
+    use super::*;
+
+    #[test]
+    fn results_are_counted_at_their_site_also_after_a_restart() {
+        let block = |seq, site: Option<&str>, phase, (requests, success, error)| StoredBlock {
+            seq,
+            site: site.map(Into::into),
+            priority: 0,
+            phase,
+            attempts: 0,
+            requests,
+            success,
+            error,
+            bytes: 0,
+        };
+        let blocks = [
+            block(0, Some("a.org"), Phase::Answered, (5, 3, 2)),
+            block(1, Some("a.org"), Phase::Ready, (4, 0, 0)),
+            block(2, None, Phase::Ready, (7, 0, 0)),
+        ];
+        let settings = QueueSettings { block_attempts: 9, ..QueueSettings::default() };
+        let mut frontier = Frontier::restore(settings, false, &blocks, SeenSet::new());
+        let counts = |frontier: &Frontier| frontier.sites(0).map(|site| (site.left, site.success, site.error)).collect::<Vec<_>>();
+        assert_eq!(counts(&frontier), [(4, 3, 2)]);
+        let now = Timestamp(1);
+        let (site, node) = (frontier.site_number("a.org"), NodeId(uuid::Uuid::nil()));
+        let (seq, _) = frontier.lease_at(site, node, now).expect("a block");
+        frontier.begin_report(seq);
+        frontier.reported(seq, 4, 0);
+        assert_eq!(counts(&frontier), [(0, 7, 2)]);
+        // Its results are lost.
+        assert_eq!(frontier.deliver(None, now).map(|(seq, _)| seq), Some(0));
+        assert!(frontier.begin_discard(0));
+        assert_eq!(frontier.discarded(0, 3, 2, 1), Lost::Retry(1));
+        assert_eq!(counts(&frontier), [(5, 4, 0)]);
+        // Requests without a site wait for one that is held.
+        let (seq, _) = frontier.lease(node, now).expect("a block");
+        let held = frontier.site_number("http://127.0.0.1:8000");
+        frontier.count_moved(seq, held, 7);
+        frontier.wait_for_site(seq, held);
+        assert_eq!((counts(&frontier)[1], frontier.site_count()), ((7, 0, 0), 2));
+        frontier.count_moved(seq, held, 7);
+        assert_eq!(counts(&frontier)[1], (7, 0, 0), "they are there already");
     }
 }

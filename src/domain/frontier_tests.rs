@@ -295,13 +295,13 @@ fn a_site_that_is_freed_may_be_asked_at_once_under_all_its_names() {
     let freed = |frontier: &mut Frontier, name| {
         numbers.iter().for_each(|no| frontier.site_waits(*no, later));
         frontier.site_freed(name, T);
-        frontier.sites(0).filter(|(_, _, _, at)| *at == T).map(|(no, ..)| names[no as usize]).collect::<Vec<_>>()
+        frontier.sites(0).filter(|site| site.not_before == T).map(|site| names[site.no as usize]).collect::<Vec<_>>()
     };
     assert_eq!(freed(&mut frontier, "a.org"), ["a.org", "http://a.org:8080"]);
     assert_eq!(freed(&mut frontier, "http://a.org:8080"), ["a.org", "http://a.org:8080"], "a host may be one site");
     assert_eq!(freed(&mut frontier, "b.org"), ["http://b.org"]);
     assert_eq!(
-        frontier.sites(2).map(|(no, name, queued, _)| (no, name.to_string(), queued)).collect::<Vec<_>>(),
+        frontier.sites(2).map(|site| (site.no, site.name.to_string(), site.queued)).collect::<Vec<_>>(),
         [(2, "http://b.org".into(), 1)]
     );
 }
@@ -443,7 +443,7 @@ proptest! {
             }
             let out: Vec<SiteNo> = frontier.leases().filter_map(|(seq, _)| frontier.site_of(seq)).collect();
             prop_assert_eq!(out.len(), out.iter().collect::<HashSet<_>>().len(), "two blocks of one site are out");
-            let queued = frontier.sites(0).map(|(_, _, blocks, _)| blocks).sum::<usize>();
+            let queued = frontier.sites(0).map(|site| site.queued).sum::<usize>();
             let phases = (0..frontier.phases.len() as Seq).filter(|seq| frontier.phase(*seq) == Some(Phase::Queued)).count();
             prop_assert_eq!((frontier.queued(), queued), (phases, phases));
             let c = frontier.counters();

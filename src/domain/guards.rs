@@ -39,11 +39,11 @@ impl Default for Guards {
 }
 
 impl Guards {
-    /// Whether a request is rejected. A request that no link led to (depth 0) never is.
+    /// Whether a request is rejected. The default shape never is: it is that of a request that no site led to.
     #[must_use]
-    pub fn stops(&self, shape: Shape, depth: u32) -> bool {
+    pub fn stops(&self, shape: Shape) -> bool {
         let is_over = |limit: u32, count: u32| limit > 0 && count > limit;
-        depth > 0 && (is_over(self.url_length, shape.length) || is_over(self.repeated_segments, shape.repetitions))
+        is_over(self.url_length, shape.length) || is_over(self.repeated_segments, shape.repetitions)
     }
 }
 
@@ -106,10 +106,10 @@ mod tests {
             ("http://a", false),
         ] {
             let shape = Shape::of(url);
-            assert_eq!(usual.stops(shape, 1), is_trap, "{url}");
-            assert!(!usual.stops(shape, 0) && !none.stops(shape, 9), "{url}");
+            assert_eq!(usual.stops(shape), is_trap, "{url}");
+            assert!(!none.stops(shape), "{url}");
         }
         let long = format!("http://a/{}", "x".repeat(2_075));
-        assert!(usual.stops(Shape::of(&long), 1) && !usual.stops(Shape::of(&long[..2_083]), 1));
+        assert!(usual.stops(Shape::of(&long)) && !usual.stops(Shape::of(&long[..2_083])) && !usual.stops(Shape::default()));
     }
 }

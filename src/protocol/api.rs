@@ -1,5 +1,6 @@
 //! The inputs and outputs of the REST API under `/api/v1`.
 
+pub use super::run_counts::{BlockCounts, SitesOfRun};
 use crate::domain::ids::{Identity, JobId, Named, NodeId, Number, WorkerId};
 use crate::domain::run::{Counters, RunState, WaitsFor};
 use crate::domain::time::Timestamp;
@@ -226,6 +227,9 @@ pub struct RunOutput {
     pub counters: Counters,
     /// Blocks by state.
     pub blocks: BlockCounts,
+    /// Sites of an active block run; absent: it has none with a pace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<SitesOfRun>,
     /// Bytes of the bodies that a block run has downloaded, decompressed. Lists show 0 for runs that succeeded.
     #[serde(default)]
     pub bytes: u64,
@@ -287,22 +291,6 @@ pub struct RunOutput {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Timestamp>,
-}
-
-/// Blocks by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct BlockCounts {
-    /// Waiting for a node.
-    pub ready: u64,
-    /// At a node; absent where it is unknown, and then they count as ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub using: Option<u64>,
-    /// Completed, but not yet acknowledged by a worker.
-    pub answered: u64,
-    /// Total.
-    pub total: u64,
 }
 
 /// The statistics of one node for one run: the seeds' *JobStatus*.

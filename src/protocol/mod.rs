@@ -45,6 +45,7 @@ pub mod push;
 pub mod redirected;
 #[cfg(feature = "broker")]
 pub mod redrive;
+mod run_counts;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
 #[cfg(feature = "broker")]

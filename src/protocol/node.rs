@@ -197,9 +197,23 @@ pub struct GivenBack {
     /// Number of tries so far, including those of earlier nodes.
     #[serde(default)]
     pub tries: u32,
-    /// The last error.
+    /// The last error, if this node tried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FetchError>,
+    /// The HTTP status of the last try; absent: there was no response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Duration of the last try, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<u32>,
+}
+
+impl GivenBack {
+    /// Without the outcome of a try.
+    #[must_use]
+    pub fn new(request_id: crate::domain::fingerprint::Fingerprint, tries: u32) -> Self {
+        Self { request_id, tries, error: None, status: None, time: None }
+    }
 }
 
 /// The body of `POST /node/heartbeat`: a node without a socket sends its facts, and gets a block or nothing. The names of both revisions

@@ -128,7 +128,6 @@ struct Checked<'a> {
     #[serde(borrow, default)]
     proxy: Option<Text<'a>>,
     #[serde(default)]
-    #[expect(dead_code, reason = "checked to be texts")]
     redirected_from: Option<Vec<String>>,
     #[serde(borrow, default)]
     #[expect(dead_code, reason = "checked to be text")]
@@ -332,7 +331,9 @@ fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Finge
         check_proxy(proxy).map_err(|detail| Problem::invalid("proxy", detail))?;
     }
     let url = canonical_url(&checked.url)?;
-    origins.add(Origin::text_of(&url), checked.depth.unwrap_or(0) == 0);
+    // A site led to the target of a redirect, whatever its depth.
+    let is_start = checked.depth.unwrap_or(0) == 0 && checked.redirected_from.as_ref().is_none_or(Vec::is_empty);
+    origins.add(Origin::text_of(&url), is_start);
     let id = match (&checked.dont_filter, &checked.key) {
         (Some(true), _) => Fingerprint::unique(),
         (_, Some(key)) if key.chars().count() > MOST_KEY => {
@@ -341,8 +342,8 @@ fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Finge
         (_, Some(key)) => Fingerprint::of_key(key),
         _ => print_of(method, &url, checked.body.as_deref()),
     };
-    // No guard stops a request that no link led to.
-    let shape = if checked.depth.unwrap_or(0) == 0 { Shape::default() } else { Shape::of(&url) };
+    // No guard stops a request that no site led to.
+    let shape = if is_start { Shape::default() } else { Shape::of(&url) };
     Ok((checked, id, shape))
 }
 

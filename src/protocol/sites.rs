@@ -1,8 +1,9 @@
 //! The API's outputs for sites.
 
 use crate::domain::ids::Identity;
-use crate::domain::sites::Why;
+use crate::domain::sites::{DelayBy, Why};
 use crate::domain::time::Timestamp;
+use crate::protocol::failed::FailureCount;
 use crate::protocol::node::FetchErrorKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,15 @@ pub struct SiteOutput {
 pub struct RunSiteOutput {
     /// Its name.
     pub name: String,
+    /// Requests to the site that have no result yet.
+    pub left: u64,
+    /// Requests to the site that succeeded.
+    pub success: u64,
+    /// Requests to the site that failed.
+    pub error: u64,
+    /// The failed requests by kind and status, the largest number first, if the call asks for them (`errors=true`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FailureCount>,
     /// Number of blocks of the run that wait for the site.
     pub pending: u64,
     /// Number of blocks of the run for this site that are at nodes.
@@ -84,6 +94,9 @@ pub struct RunSiteOutput {
     pub next_at: Option<Timestamp>,
     /// Milliseconds between two requests; 0: it has no pace.
     pub delay: u64,
+    /// What the delay comes from; absent: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_by: Option<DelayBy>,
     /// Maximum number of concurrent requests.
     pub connections: u16,
     /// The hold; absent: it is not on hold.

@@ -117,6 +117,30 @@ fn taken(block: &BlockFailures, filter: &FailureFilter, from: Cursor) -> Result<
     Ok(all.into_iter().enumerate().skip(first).filter(|(_, failed)| filter.takes(failed)).collect())
 }
 
+/// Failed requests, and how many of them were queued again, by kind and status.
+type Counts = HashMap<(Option<FetchErrorKind>, Option<u16>), (u64, u64)>;
+
+fn count(counts: &mut Counts, failed: &Failed) {
+    let status = failed.error.is_none().then_some(failed.status);
+    let count = counts.entry((failed.kind(), status)).or_default();
+    count.0 += 1;
+    count.1 += u64::from(failed.requeued_as.is_some());
+}
+
+fn sorted(counts: Counts) -> Vec<FailureCount> {
+    let mut items: Vec<FailureCount> =
+        counts.into_iter().map(|((kind, status), (failed, requeued))| FailureCount { kind, status, failed, requeued }).collect();
+    items.sort_by_key(|item| (Reverse(item.failed), item.kind.map(FetchErrorKind::name), item.status));
+    items
+}
+
+/// Counts failed requests by kind and status, the largest number first.
+pub(super) fn counted(all: Vec<Failed>) -> Vec<FailureCount> {
+    let mut counts = Counts::new();
+    all.iter().for_each(|failed| count(&mut counts, failed));
+    sorted(counts)
+}
+
 /// Adds the URLs to the failures of a block.
 fn with_urls(
     block: &BlockFailures,
@@ -229,16 +253,11 @@ impl Service {
     /// The run does not exist.
     pub async fn failure_counts(&self, identity: Identity) -> Result<FailureCounts, Problem> {
         let no = self.stored_run(identity).await?.no;
-        let (mut counts, mut from, mut more) = (HashMap::<_, (u64, u64)>::new(), 0, true);
+        let (mut counts, mut from, mut more) = (Counts::new(), 0, true);
         for _ in 0..MOST_COUNTED / AT_ONCE {
             let blocks = self.context.store.read(ListFailures { no, from, limit: AT_ONCE }).await.map_err(|e| problem_of(&e))?;
             for block in &blocks {
-                for failed in of_text(&block.entries).map_err(|why| damaged(&why))? {
-                    let status = failed.error.is_none().then_some(failed.status);
-                    let count = counts.entry((failed.kind(), status)).or_default();
-                    count.0 += 1;
-                    count.1 += u64::from(failed.requeued_as.is_some());
-                }
+                of_text(&block.entries).map_err(|why| damaged(&why))?.iter().for_each(|failed| count(&mut counts, failed));
             }
             match blocks.last().and_then(|last| last.seq.checked_add(1)) {
                 Some(next) if blocks.len() == AT_ONCE => from = next,
@@ -248,9 +267,7 @@ impl Service {
                 }
             }
         }
-        let mut items: Vec<FailureCount> =
-            counts.into_iter().map(|((kind, status), (failed, requeued))| FailureCount { kind, status, failed, requeued }).collect();
-        items.sort_by_key(|item| (Reverse(item.failed), item.kind.map(FetchErrorKind::name), item.status));
+        let items = sorted(counts);
         Ok(FailureCounts { items, more })
     }
 

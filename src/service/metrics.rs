@@ -140,9 +140,13 @@ impl Service {
         let addresses = &self.context.addresses;
         page.single("webloom_nodes_online", "gauge", "Connected nodes.", addresses.nodes.all().len() as f64);
         page.single("webloom_workers_online", "gauge", "Connected workers.", addresses.workers.all().len() as f64);
-        let (known, held) = self.context.sites.board().counts(Timestamp::steady());
-        page.metric("webloom_sites", "gauge", "Sites that the broker has state of, and those of them that are held.");
-        for (state, count) in [("known", known), ("held", held)] {
+        let (known, active, held) = self.context.sites.board().counts(Timestamp::steady());
+        page.metric(
+            "webloom_sites",
+            "gauge",
+            "Sites that the broker has state of, those that a node may request now, and those that are held.",
+        );
+        for (state, count) in [("known", known), ("active", active), ("held", held)] {
             page.sample("webloom_sites", &[("state", state)], count as f64);
         }
         let name = "webloom_site_requests_total";

@@ -3,14 +3,11 @@
 use super::Service;
 use crate::actors::reply::problem_of;
 use crate::actors::sites::Sites;
-use crate::domain::frontier::SiteNo;
-use crate::domain::ids::Identity;
-use crate::domain::job::JobKind;
 use crate::domain::sites::{MOST_OPERATOR_MS, SiteView, site_name};
 use crate::domain::time::{Timestamp, span_text};
 use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
-use crate::protocol::sites::{HeldOutput, HoldInput, RunSiteOutput, SiteOutput};
+use crate::protocol::sites::{HeldOutput, HoldInput, SiteOutput};
 use crate::store::KeepSite;
 use std::sync::Arc;
 
@@ -79,23 +76,6 @@ impl Service {
         views.truncate(*limit);
         let next_cursor = views.last().filter(|_| is_more).map(|view| view.name.to_string());
         Page { items: views.into_iter().map(|view| output(view, &self.context.sites, now)).collect(), next_cursor }
-    }
-
-    /// The sites of a run, in the order in which the run met them. A run that is not active has none.
-    ///
-    /// # Errors
-    /// The run does not exist, the cursor is invalid, or the run's actor is being built.
-    pub async fn run_sites(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<RunSiteOutput>, Problem> {
-        let from = cursor.map(|text| text.parse::<SiteNo>().map_err(|_| Problem::invalid("cursor", "not a cursor of this list")));
-        let from = from.transpose()?.unwrap_or(0);
-        if let Some(run) = self.context.addresses.runs.get(identity) {
-            return run.sites(from, limit).wait().await;
-        }
-        let run = self.stored_run(identity).await?;
-        if run.kind == JobKind::Block && !run.state.is_final() && !run.queued {
-            return Err(Problem::busy("the run's actor is starting; retry later"));
-        }
-        Ok(Page { items: Vec::new(), next_cursor: None })
     }
 
     fn site(&self, name: &str) -> Result<SiteOutput, Problem> {

@@ -2,6 +2,7 @@
 
 use super::Service;
 use crate::actors::reply::problem_of;
+use crate::actors::run::SitePlace;
 use crate::domain::block::Phase;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{Identity, NodeId, Seq};
@@ -80,15 +81,20 @@ impl Service {
             (Phase::Using, Some(lease), _) => {
                 Whereabouts::AtNode { node: self.named(lease.node).await?, since: lease.since.on_the_wall(), attempt: lease.attempt }
             }
-            (Phase::Queued, _, Some((site, at, ahead))) => {
+            (Phase::Queued, _, Some(SitePlace { site, turn, at, ahead })) => {
                 let now = Timestamp::steady();
-                let view = self.context.sites.board().view(&site, now);
+                let board = self.context.sites.board();
+                // The turn may belong to the address of a host, which may be held by its name.
+                let by_name = board.view(&site, now).filter(|view| view.held.is_some());
+                let view = by_name.or_else(|| board.view(&turn, now));
+                drop(board);
+                let site = if turn == site { site.to_string() } else { format!("{site} (address {turn})") };
                 // Other runs may have used the site since this run checked it.
                 let until = view.as_ref().map_or(at, |view| view.next_at.max(at));
                 let is_taken = view.as_ref().is_some_and(|view| view.run.is_some());
                 let held = view.and_then(|view| Some((view.held.filter(|(until, _)| *until > now)?, view.held_by)));
                 let held = held.map(|((until, why), by)| Held { until: until.on_the_wall(), why, by: by.map(|by| by.to_string()) });
-                Whereabouts::AtSite { site: site.to_string(), until: until.on_the_wall(), held, is_taken, ahead }
+                Whereabouts::AtSite { site, until: until.on_the_wall(), held, is_taken, ahead }
             }
             (Phase::Ready | Phase::Retry | Phase::Queued, ..) => Whereabouts::Ready,
             _ => Whereabouts::Storing,

@@ -50,6 +50,7 @@ export function progress(run, rate) {
     run.total > 0 && h("p", {}, h("progress", { class: "wide", max: run.total, value: done, "aria-label": `${num(done)} of ${num(run.total)} requests` }),
       ` ${num(done)} of ${num(run.total)} requests (${Math.floor(100 * done / run.total)} %)`),
     h("p", { class: "soft" }, [speed, remains].filter(Boolean).join("; ")),
+    run.sites && h("p", {}, `${num(run.sites.total)} ${run.sites.total === 1 ? "site" : "sites"}: ${num(run.sites.active)} active, ${num(run.sites.held)} held`),
     h("h3", {}, "Blocks by state"),
     parts("Blocks by state", [["waiting for a node", ready, "c-busy"], ["at nodes", using, "c-accent"], ["answered, not yet acknowledged", answered, "c-violet"], ["acknowledged", Math.max(0, total - ready - using - answered), "c-ok"]]),
     run.total > 0 && [h("h3", {}, "Requests"), parts("Requests by result", [["succeeded", run.success, "c-ok"], ["failed", run.error, "c-bad"], ["left", run.left, "c-soft"]])],

@@ -9,7 +9,7 @@ import { took } from "./overview.js";
 import { progress, rates } from "./progress.js";
 import { failedRequests, pendingRequests } from "./requests.js";
 import { blockResults, ownResult } from "./results.js";
-import { runSites } from "./sites.js";
+import { runSites, sitesOf } from "./sites.js";
 import { attemptTable, attemptsOf, timeline } from "./timeline.js";
 import { badge, jobLink, named, nodeName, num, runLink, short, span, time, waits, withLocalTimes } from "./text.js";
 
@@ -131,6 +131,7 @@ export async function run(page) {
   const line = timeline();
   const rate = rates();
   const failed = failures(id, () => isOver, () => page.wake?.());
+  const readSites = sitesOf(id, noSites);
   let isOver = false;
   let [blocks, blocksAt] = [[], 0];
 
@@ -163,7 +164,7 @@ export async function run(page) {
       now.kind === "application" || now.kind === "task" ? get(at(`/runs/${id}/instances`, { limit: 1000 }), signal) : { items: [] },
       get(at(`/runs/${id}/attempts`, { limit: 1000 }), signal),
       isBlock ? get(at(`/runs/${id}/status`), signal) : [],
-      isBlock && !isOver ? get(at(`/runs/${id}/sites`, { limit: 100 }), signal).catch(noSites) : noSites(),
+      isBlock ? readSites(isOver, signal) : noSites(),
       readBlocks(now),
       isBlock && failed.look(now, signal),
     ]);

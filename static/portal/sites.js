@@ -1,6 +1,6 @@
 // Sites: which are asked, which are held and why, and the operator's word on each.
 
-import { at, get, post } from "./api.js";
+import { at, get, getOnce, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, h, pages, patch, table } from "./dom.js";
 import { filter } from "./filter.js";
@@ -9,6 +9,8 @@ import { num, runLink, when } from "./text.js";
 const TIMES = [[600_000, "10 minutes"], [3_600_000, "1 hour"], [86_400_000, "1 day"], [604_800_000, "1 week"]];
 const TIME = { name: "for", label: "For how long", kind: "select", options: TIMES };
 const SITE = { name: "name", label: "Site", hint: "A host, an address, or an origin like http://127.0.0.1:8000." };
+
+const EVERY = 10000;
 
 const path = (name, word) => at(`/sites/${encodeURIComponent(name)}/${word}`);
 
@@ -32,12 +34,38 @@ export const heldText = ({ held }) => (held ? [`${held.why}${held.by ? ` (${held
 export const siteActions = ({ name, held }, again) =>
   h("div", { class: "row" }, button(held ? "Hold longer …" : "Hold …", () => hold(name, again)), held && button("Release …", () => release(name, again)));
 
+const DELAYS = { default: "default", job: "job", operator: "operator", robots: "robots.txt", slowAnswers: "slow answers" };
+
+const kinds = errors => errors.map(one => `${one.failed} ${one.kind ?? `HTTP ${one.status}`}`).join(", ");
+
+// Reads the first sites of a run. The failed requests by kind are counted anew when more have failed, and not more often than every ten seconds.
+export function sitesOf(id, noSites) {
+  let [kindsOf, seen, looked, ended] = [new Map(), 0, 0];
+  const list = query => at(`/runs/${id}/sites`, { limit: 100, ...query });
+  async function count(failed, signal) {
+    const { items } = await getOnce(list({ errors: true }), signal).catch(noSites);
+    kindsOf = new Map(items.map(site => [site.name, site.errors]));
+    [seen, looked] = [failed, Date.now()];
+  }
+  return async (isOver, signal) => {
+    if (isOver && ended) return ended;
+    const { items, nextCursor } = await (isOver ? getOnce(list(), signal) : get(list(), signal)).catch(noSites);
+    const failed = items.reduce((sum, site) => sum + site.error, 0);
+    if (failed !== seen && (isOver || Date.now() - looked >= EVERY)) await count(failed, signal);
+    const sites = { items: items.map(site => ({ ...site, errors: kindsOf.get(site.name) })), nextCursor };
+    if (isOver) ended = sites;
+    return sites;
+  };
+}
+
 // The sites of a run, for its page.
 export const runSites = (items, again) => table("Sites",
-  ["Site", ["Blocks that wait", "n"], ["Blocks at nodes", "n"], "Next request", ["Delay, ms", "n"], ["Connections", "n"], "Held", "Actions"],
+  ["Site", ["Left", "n"], ["Successful", "n"], ["Failed", "n"], "By kind", ["Blocks at nodes", "n"], "Next request", ["Delay, ms", "n"], "Delay from",
+    ["Connections", "n"], "Held", "Actions"],
   items.map(site => ({
     key: site.name,
-    cells: [site.name, num(site.pending), num(site.atNodes), when(site.nextAt), num(site.delay), num(site.connections), heldText(site), siteActions(site, again)],
+    cells: [site.name, num(site.left), num(site.success), num(site.error), kinds(site.errors ?? []), num(site.atNodes), when(site.nextAt), num(site.delay),
+      DELAYS[site.delayBy] ?? "", num(site.connections), heldText(site), siteActions(site, again)],
   })), "");
 
 export async function sites(page) {

@@ -31,6 +31,13 @@ fn hosts_with_one_address_are_asked_one_after_the_other() {
         let (_, sites) = api.get("/api/v1/sites").await;
         let has = |name: &str| sites["items"].as_array().expect("sites").iter().any(|site| site["name"] == name);
         assert!(has("127.0.0.1") && !hosts.iter().any(|host| has(host)), "{sites}");
+        // A hold of the address holds its hosts, and is what they wait for.
+        assert_eq!(api.post("/api/v1/sites/127.0.0.1/hold", &json!({ "for": 600_000 })).await.0, 200);
+        let page = url("a.example", 9);
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &json!([{ "url": page }])).await.0, 200);
+        let (_, why) = api.get(&format!("/api/v1/runs/{run}/why-url?url={page}")).await;
+        let text = why["because"].to_string();
+        assert!(text.contains("its site a.example (address 127.0.0.1), which is held until"), "{why}");
         let mut log = web.log();
         log.sort_by_key(|entry| entry.begin);
         assert_eq!(log.len(), 9, "six pages and three robots.txt: {log:?}");

@@ -46,6 +46,8 @@ fn entry(n: usize) -> Value {
         json!(12_345),
     );
     entry["lastError"] = json!({ "kind": "connect", "message": entry["name"] });
+    entry["errors"] = json!([{ "kind": "not-reported", "failed": 12_345 }, { "status": 503, "failed": 9 }]);
+    entry["delayBy"] = json!("slowAnswers");
     entry["held"] = json!({ "why": "operator", "by": entry["name"], "until": entry["at"] });
     entry
 }

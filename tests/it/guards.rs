@@ -33,6 +33,9 @@ fn traps_are_not_taken_unless_the_job_says_so() {
         let (run, _) = api.run("it.Start", &json!({})).await;
         let (_, pushed) = api.post(&format!("/requestqueue/{run}"), &json!([{ "url": urls[1] }])).await;
         assert_eq!(counts(&pushed), [1, 0, 0, 0]);
+        // A site led to the target of a redirect.
+        let (_, pushed) = api.post(&format!("/requestqueue/{run}"), &json!([{ "url": long, "redirectedFrom": ["http://a.test/"] }])).await;
+        assert_eq!(counts(&pushed), [0, 0, 0, 1]);
     });
 }
 

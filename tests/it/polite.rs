@@ -322,6 +322,9 @@ fn the_slowest_host_sets_the_pace_of_its_domain() {
             let connections = if host == "slow" { 1 } else { 4 };
             assert_eq!(pace["connections"], connections, "the rule is about the other host: {block}");
             assert_eq!(api.report(&node, &block, 200).await.0, 200);
+            let (_, sites) = api.get(&format!("/api/v1/runs/{run}/sites")).await;
+            let site = &sites["items"][0];
+            assert_eq!((&site["delay"], &site["delayBy"], &site["success"]), (&json!(1_000), &json!("robots"), &json!(1)), "{sites}");
         }
     });
 }

@@ -106,6 +106,7 @@ fn web() -> Web {
             "/shop" => to("/welcome"),
             "/welcome" => to("/shop").with("set-cookie", "seen=1"),
             "/out" => to(&format!("http://127.1.0.2:{port}/elsewhere")),
+            "/gone" => to(&format!("http://127.1.0.3:{port}/")),
             path if path.starts_with("/long/") => to(&format!("/long/{}", path[6..].parse::<u32>().unwrap_or(0) + 1)),
             "/page" => Answer::html("<title>Page</title>"),
             _ => Answer::status(404),
@@ -119,7 +120,7 @@ fn a_crawl_reports_redirects_and_fetches_each_target_once() {
     journey(async {
         let web = web();
         let folder = tempfile::tempdir().expect("a folder");
-        let mut crawl = Crawl::start(&web.url(0, "/"), folder.path(), &["--depth", "1"]);
+        let mut crawl = Crawl::start(&web.url(0, "/"), folder.path(), &["--depth", "1", &web.url(0, "/gone")]);
         assert!(crawl.over().await.success());
         let lines = crawl.lines();
         let of = |path: &str| lines.iter().filter(|line| line["url"] == web.url(0, path)).collect::<Vec<_>>();
@@ -131,6 +132,9 @@ fn a_crawl_reports_redirects_and_fetches_each_target_once() {
         assert_eq!(shop, [302, 200], "the page behind the cookie is reached: {lines:?}");
         assert_eq!(of("/shop")[1]["redirectedFrom"], json!([web.url(0, "/shop"), web.url(0, "/welcome")]));
         assert_eq!((of("/out").len(), &of("/out")[0]["location"]), (1, &json!(web.url(1, "/elsewhere"))));
+        let gone = of("/gone");
+        assert!(gone.len() == 1 && gone[0]["error"].as_str().is_some_and(|text| text.contains("outside of the crawl")), "{gone:?}");
+        assert!(web.log().iter().all(|entry| entry.host != "127.1.0.3"), "a start is redirected like any other page");
         let last = of("/long/10");
         assert!(last.len() == 1 && last[0]["error"].as_str().is_some_and(|text| text.contains("too many redirects")), "{last:?}");
         assert!(of("/long/11").is_empty(), "{:?}", urls(&lines));

@@ -360,11 +360,11 @@ class Calls(SyncCalls):
         answer: models.FinishedBlockPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
 
-    def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
-        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests. A run that has ended, or of
-        another kind, has none.
+    def list_run_sites(self, id: str, *, cursor: str | None = None, errors: bool | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
+        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests; of a run that has ended, by
+        name. A run of another kind has none.
         """
-        answer: models.RunSiteOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "limit": limit}, returns="models.RunSiteOutputPage")
+        answer: models.RunSiteOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "errors": errors, "limit": limit}, returns="models.RunSiteOutputPage")
         return answer
 
     def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:
@@ -993,11 +993,11 @@ class AsyncioCalls(AsyncCalls):
         answer: models.FinishedBlockPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
 
-    async def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
-        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests. A run that has ended, or of
-        another kind, has none.
+    async def list_run_sites(self, id: str, *, cursor: str | None = None, errors: bool | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
+        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests; of a run that has ended, by
+        name. A run of another kind has none.
         """
-        answer: models.RunSiteOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "limit": limit}, returns="models.RunSiteOutputPage")
+        answer: models.RunSiteOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "errors": errors, "limit": limit}, returns="models.RunSiteOutputPage")
         return answer
 
     async def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:

@@ -21,6 +21,9 @@ ChannelKind: TypeAlias = Literal["webhook", "mail"]
 # The two cookie modes of the seeds.
 CookieMode: TypeAlias = Literal["initial", "fixed"]
 
+# What the delay at a site comes from.
+DelayBy: TypeAlias = Literal["default", "job", "operator", "robots", "slowAnswers"]
+
 # How weekday numbers and two restricted day fields are interpreted.
 Dialect: TypeAlias = Literal["crontab", "quartz"]
 
@@ -946,8 +949,12 @@ class GivenBack(Model):
 
     #: The request.
     request_id: str
-    #: The last error.
+    #: The last error, if this node tried it.
     error: FetchError | None = None
+    #: The HTTP status of the last try; absent: there was no response.
+    status: int | None = None
+    #: Duration of the last try, in milliseconds.
+    time: int | None = None
     #: Number of tries so far, including those of earlier nodes.
     tries: int | None = None
 
@@ -2367,6 +2374,8 @@ class RunOutput(Model):
     retry_of: str | None = None
     #: Memory for the seen URLs, in bytes; absent like `consuming`.
     seen_bytes: int | None = None
+    #: Sites of an active block run; absent: it has none with a pace.
+    sites: SitesOfRun | None = None
     #: When its first attempt began.
     start_time: datetime | None = None
     #: W3C trace id: 32 hexadecimal digits.
@@ -2400,10 +2409,21 @@ class RunSiteOutput(Model):
     connections: int
     #: Milliseconds between two requests; 0: it has no pace.
     delay: int
+    #: Requests to the site that failed.
+    error: int
+    #: Requests to the site that have no result yet.
+    left: int
     #: Its name.
     name: str
     #: Number of blocks of the run that wait for the site.
     pending: int
+    #: Requests to the site that succeeded.
+    success: int
+    #: What the delay comes from; absent: there is none.
+    delay_by: DelayBy | None = None
+    #: The failed requests by kind and status, the largest number first, if the call asks for them
+    #: (`errors=true`).
+    errors: list[FailureCount] | None = None
     #: The hold; absent: it is not on hold.
     held: HeldOutput | None = None
     #: The last error, if the site has not answered since.
@@ -2608,6 +2628,18 @@ class SiteSettings(Model):
     proxy: str | None = None
     #: The `User-Agent`.
     user_agent: str | None = None
+
+
+@dataclass(kw_only=True)
+class SitesOfRun(Model):
+    """Sites of a run."""
+
+    #: Sites with a block at a node.
+    active: int
+    #: Sites that are held, for any reason.
+    held: int
+    #: All sites that the run has met.
+    total: int
 
 
 @dataclass(kw_only=True)

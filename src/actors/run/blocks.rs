@@ -401,9 +401,8 @@ impl Handler<NodeHolds> for RunActor {
             let known = self.kind.frontier.lease_of(*seq).is_some_and(|lease| lease.attempt == *attempt)
                 && self.kind.frontier.renew(*seq, node, now);
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
-            if known && let Some(site) = self.kind.frontier.site_of(*seq).filter(|site| !self.kind.frontier.is_free(*site)) {
-                let (name, until) = (self.turn_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
-                self.context.sites.board().renew(&name, identity, until, now);
+            if known {
+                self.renew_turn(*seq, now);
             }
             if (known || self.adopt(*seq, node, *attempt, now)) && !self.life.is_ending() {
                 let site = self.kind.frontier.site_of(*seq).filter(|site| !self.kind.frontier.is_free(*site));
@@ -425,6 +424,11 @@ impl Handler<NodeHolds> for RunActor {
             // Dispatched by an earlier actor of this run and not at the node; only this frees its permit.
             if self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
                 to.block_done(self.block_id(seq), attempt, false);
+            }
+        }
+        for seq in &coming {
+            if self.kind.frontier.prolong(*seq, node, now) {
+                self.renew_turn(*seq, now);
             }
         }
         let (listed, coming): (HashSet<(Seq, u32)>, HashSet<Seq>) = (blocks.into_iter().collect(), coming.into_iter().collect());

@@ -13,6 +13,12 @@ use std::sync::Arc;
 /// A lookup without a result after this many milliseconds is not waited for.
 const PATIENCE_MS: i64 = 60_000;
 
+/// What the next turn of a host belongs to: its present address. A host that gets another address while the one `before` is held does not
+/// escape the hold.
+fn name_of_turn(before: Option<&Arc<str>>, present: Arc<str>, is_held: impl Fn(&str) -> bool) -> Arc<str> {
+    before.filter(|before| **before != present && is_held(before)).cloned().unwrap_or(present)
+}
+
 impl RunActor {
     /// The name under which the board knows a site: what its turn belongs to.
     pub(super) fn turn_name(&self, site: SiteNo) -> Arc<str> {
@@ -64,6 +70,8 @@ impl RunActor {
             return true;
         }
         if let Some(name) = self.known_address(&host) {
+            let before = self.kind.turns.turn_names.get(&site);
+            let name = name_of_turn(before, name, |before| self.context.sites.board().held(before, now).is_some());
             self.kind.turns.turn_names.insert(site, name);
             return true;
         }
@@ -83,5 +91,18 @@ impl RunActor {
             }
         }));
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_address_is_no_way_out_of_a_hold() {
+        let [old, new]: [Arc<str>; 2] = ["10.0.0.1", "10.0.0.2"].map(Into::into);
+        let name = |before: Option<&Arc<str>>, held: &str| name_of_turn(before, Arc::clone(&new), |name| name == held);
+        assert_eq!(name(Some(&old), "10.0.0.1"), old);
+        assert_eq!([name(Some(&old), ""), name(None, "10.0.0.1"), name(Some(&new), "10.0.0.2")], [(); 3].map(|()| Arc::clone(&new)));
     }
 }

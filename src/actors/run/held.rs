@@ -1,25 +1,22 @@
-//! The view of the sites of a run, and holds of sites by operators.
+//! Holds of sites by operators.
 //!
 //! For a site with a pace, a hold prevents new turns. Requests to other sites need no turn, so each of their blocks is checked
 //! before it is dispatched: requests to a held host leave the block and wait for their origin, as if it had a pace.
 
 use super::RunActor;
 use super::cache::Payload;
-use super::message::{DescribeSites, SiteFreed, SiteHeld};
+use super::message::{SiteFreed, SiteHeld};
 use super::turns::Sink;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Seq;
 use crate::domain::request::unpack;
 use crate::domain::sites::{is_hold_of, site_key};
 use crate::domain::time::Timestamp;
-use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
-use crate::protocol::sites::{HeldOutput, RunSiteOutput};
 use actix::{Context, Handler};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 use url::Url;
 
 /// The URL of a request.
@@ -57,6 +54,7 @@ impl RunActor {
                 return self.die(&format!("failed to read the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
             }
         };
+        self.kind.frontier.count_moved(seq, site, held.len() as u32);
         if others.is_empty() {
             if let Some(lease) = self.kind.frontier.wait_for_site(seq, site) {
                 self.note_leases_of(lease.node);
@@ -127,54 +125,6 @@ impl RunActor {
             (Some(origin), None) => self.kind.frontier.site_number(&origin),
         };
         Ok(Some(HeldPart { site, held, others }))
-    }
-
-    fn site_output(&mut self, no: SiteNo, name: &Arc<str>, pending: usize, not_before: Timestamp, at_nodes: usize) -> RunSiteOutput {
-        let (now, pace) = (Timestamp::steady(), self.pace(no));
-        let turn = self.turn_name(no);
-        let (mut view, by_host) = {
-            let board = self.context.sites.board();
-            (board.view(&turn, now), board.view(name, now))
-        };
-        // A host that is held by hand, and whose turn belongs to its address.
-        if let Some(by_host) = by_host.filter(|by_host| by_host.held.is_some()) {
-            view = Some(by_host);
-        }
-        let (mut next_at, mut delay) = (not_before, pace.delay_ms);
-        let (mut held, mut held_by) = (None, None);
-        if let Some(view) = view {
-            next_at = next_at.max(view.next_at);
-            delay = delay.max(view.delay_ms.unwrap_or(0));
-            (held, held_by) = (view.held, view.held_by);
-        }
-        RunSiteOutput {
-            name: name.to_string(),
-            pending: pending as u64,
-            at_nodes: at_nodes as u64,
-            next_at: Some(next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
-            delay: delay.into(),
-            connections: pace.connections,
-            held: HeldOutput::of(held, held_by.as_deref()),
-            last_error: self.context.sites.trouble(name).map(Into::into),
-        }
-    }
-}
-
-impl Handler<DescribeSites> for RunActor {
-    type Result = ();
-    fn handle(&mut self, DescribeSites { from, limit, reply }: DescribeSites, _: &mut Self::Context) {
-        let _timed = self.guard.timed("run.describe_sites");
-        let mut rows: Vec<_> =
-            self.kind.frontier.sites(from).take(limit + 1).map(|(no, name, queued, at)| (no, Arc::clone(name), queued, at)).collect();
-        let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.0.to_string())).flatten();
-        let mut at_nodes: HashMap<SiteNo, usize> = HashMap::new();
-        for site in self.kind.frontier.leases().filter_map(|(seq, _)| self.kind.frontier.site_of(seq)) {
-            *at_nodes.entry(site).or_default() += 1;
-        }
-        let rows = rows.into_iter();
-        let items = rows.map(|(no, name, queued, at)| self.site_output(no, &name, queued, at, at_nodes.get(&no).copied().unwrap_or(0)));
-        let items = items.collect();
-        reply.send(Ok(Page { items, next_cursor }));
     }
 }
 

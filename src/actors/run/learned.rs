@@ -6,7 +6,7 @@
 use super::RunActor;
 use super::cache::Payload;
 use super::held::Addressed;
-use super::outcomes::{last_error, outcomes, unpaced_outcomes};
+use super::outcomes::{has_begun, last_error, outcomes, unpaced_outcomes};
 use crate::actors::sites::Trouble;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
@@ -33,13 +33,16 @@ impl RunActor {
     /// Applies the outcomes in a report to the site of its block.
     pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let outcomes = outcomes(index);
+        let mut outcomes = outcomes(index);
         self.context.sites.count(&outcomes);
         self.note_trouble(site, &outcomes, index);
         let (name, pace) = (self.turn_name(site), self.pace(site));
         if pace == Pace::FREE {
             let unpaced = unpaced_outcomes(index).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>();
             return self.learn_unpaced(name, &unpaced, ctx);
+        }
+        if outcomes.is_empty() && has_begun(index) {
+            outcomes.push(Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None });
         }
         if outcomes.is_empty() {
             return;

@@ -235,8 +235,21 @@ pub struct BlockPlace {
     pub phase: Phase,
     /// The lease of the block.
     pub lease: Option<Lease>,
-    /// The site that the block waits for: its name, the next request time that the run knows, and the number of blocks ahead.
-    pub site: Option<(Arc<str>, Timestamp, usize)>,
+    /// The site that the block waits for.
+    pub site: Option<SitePlace>,
+}
+
+/// The place of a block in the queue of its site.
+#[derive(Debug, Clone)]
+pub struct SitePlace {
+    /// The name of the site.
+    pub site: Arc<str>,
+    /// What the turn belongs to: the site, or its address.
+    pub turn: Arc<str>,
+    /// The next request time that the run knows.
+    pub at: Timestamp,
+    /// The number of blocks ahead.
+    pub ahead: usize,
 }
 
 /// From the registry: the dispatcher was rebuilt and needs all runs again.

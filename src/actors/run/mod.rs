@@ -19,6 +19,7 @@ mod learned;
 mod message;
 mod opened;
 mod outcomes;
+mod pace;
 mod parts;
 mod pause;
 mod queue;
@@ -26,12 +27,13 @@ mod redirects;
 mod requests;
 mod requeue;
 mod robots;
+mod site_list;
 mod turns;
 mod workers;
 
 pub use message::{
     BlockPlace, BlocksEvent, Delivered, DeliveredBlock, Discard, EndPolls, Grant, HandOver, ListLeases, NodeHolds, NodeLost, NodeNews,
-    Poll, PollOptions, Push, ReannounceRun, Report, Requeue, SetPaused, StartReturned, Undelivered, WorkerNews,
+    Poll, PollOptions, Push, ReannounceRun, Report, Requeue, SetPaused, SitePlace, StartReturned, Undelivered, WorkerNews,
 };
 
 pub use opened::opened;
@@ -325,6 +327,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
         worker_id: None,
         counters: run.counters,
         blocks: BlockCounts { using: Some(0), ..BlockCounts::default() },
+        sites: None,
         seen: 0,
         bytes: 0,
         seen_bytes: Some(0),
@@ -438,6 +441,7 @@ impl Kind for Blocks {
                 answered: answered as u64,
                 total: total as u64,
             },
+            sites: run.site_counts(),
             seen: seen as u64,
             bytes: run.kind.frontier.bytes(),
             seen_bytes: Some(seen_bytes as u64),

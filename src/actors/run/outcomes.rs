@@ -2,39 +2,58 @@
 
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::sites::{Ended, Outcome};
-use crate::protocol::node::{FetchError, FetchErrorKind};
+use crate::protocol::node::{FetchError, FetchErrorKind, GivenBack};
 use crate::protocol::pack::{Entry, Index};
 
-/// The outcomes of the requests of a report, in order.
-pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
-    let ended = |kind: FetchErrorKind| match kind {
+/// How a try ended that gave this error, and this status if there was a response.
+fn ended(error: &FetchError, status: u16) -> Ended {
+    match error.kind {
         FetchErrorKind::Timeout => Ended::TimedOut,
-        FetchErrorKind::Connect | FetchErrorKind::Protocol => Ended::Refused,
+        // A body that cannot be decoded is no failure of the connection: it is not worth another try.
+        FetchErrorKind::Body if error.retryable => Ended::Refused,
+        _ if status > 0 => Ended::Answered(status),
+        FetchErrorKind::Connect | FetchErrorKind::Protocol | FetchErrorKind::Other => Ended::Refused,
         FetchErrorKind::Dns => Ended::Dns,
         FetchErrorKind::Tls => Ended::Tls,
         _ => Ended::Unknown,
+    }
+}
+
+/// How the try of a request ended that was given back; `None`: there was none, or the pause that it asked for counts.
+fn given_back(back: &GivenBack, is_pause: bool) -> Option<Outcome> {
+    let (error, status) = (back.error.as_ref()?, back.status.unwrap_or(0));
+    let ended = match (error.kind, status) {
+        (FetchErrorKind::Other, 0 | 429 | 503) if is_pause => return None,
+        // Nodes that do not report the status have this kind for it.
+        (FetchErrorKind::Other, 0) => Ended::Answered(500),
+        _ => ended(error, status),
     };
-    let of_entry = |entry: &Entry| match (&entry.error, entry.status) {
-        (Some(error), 0) => ended(error.kind),
-        (_, status) => Ended::Answered(status),
-    };
-    let mut all: Vec<Outcome> = index
-        .results
-        .iter()
-        .map(|entry| Outcome { ended: of_entry(entry), elapsed_ms: entry.time, retry_after_ms: None })
-        .filter(|outcome| outcome.ended != Ended::Unknown)
-        .collect();
-    let plain = |ended| Outcome { ended, elapsed_ms: 0, retry_after_ms: None };
-    let tried: Vec<_> = index.back.iter().filter_map(|back| back.error.as_ref()).map(|error| ended(error.kind)).collect();
-    all.extend(tried.iter().filter(|ended| **ended != Ended::Unknown).map(|ended| plain(*ended)));
+    Some(Outcome { ended, elapsed_ms: back.time.unwrap_or(0), retry_after_ms: None }).filter(|outcome| outcome.ended != Ended::Unknown)
+}
+
+/// The outcomes of the requests of a report of a site with a pace. Those that failed and were given back came last: they ended the turn.
+pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     let retry_after = index.site.as_ref().and_then(|news| news.retry_after).map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+    let of_entry = |entry: &Entry| {
+        let ended = entry.error.as_ref().map_or(Ended::Answered(entry.status), |error| ended(error, entry.status));
+        Outcome { ended, elapsed_ms: entry.time, retry_after_ms: None }
+    };
+    let mut all: Vec<Outcome> = index.results.iter().map(of_entry).filter(|outcome| outcome.ended != Ended::Unknown).collect();
+    all.extend(index.back.iter().filter_map(|back| given_back(back, retry_after.is_some())));
+    let asked = |retry_after_ms| Outcome { ended: Ended::Answered(429), elapsed_ms: 0, retry_after_ms };
     if retry_after.is_some() {
         // 0 means that the site asked for a pause without a duration.
-        all.push(Outcome { retry_after_ms: retry_after.filter(|ms| *ms > 0), ..plain(Ended::Answered(429)) });
+        all.push(asked(retry_after.filter(|ms| *ms > 0)));
     } else if all.is_empty() && index.back.iter().any(|back| back.tries > 0 && back.error.is_none()) {
-        all.push(plain(Ended::Answered(429)));
+        all.push(asked(None));
     }
     all
+}
+
+/// Whether a node has sent a request of this report to the site, although its outcome may not be known: then the delay counts.
+pub(super) fn has_begun(index: &Index) -> bool {
+    let is_known = index.site.as_ref().is_some_and(|news| news.last_began.is_some());
+    is_known || index.results.iter().any(|entry| entry.tries > 0) || index.back.iter().any(|back| back.error.is_some())
 }
 
 /// What the requests of a report say about sites without a pace, each with its request: whether they ask for a pause, do not answer, or
@@ -83,7 +102,8 @@ pub(super) fn last_error(index: &Index) -> Option<(&FetchError, u32)> {
     if index.results.iter().any(|entry| entry.status > 0) {
         return None;
     }
-    let of_back = index.back.iter().rev().find_map(|back| Some((back.error.as_ref()?, back.tries)));
+    let mut unanswered = index.back.iter().rev().filter(|back| back.status.is_none());
+    let of_back = unanswered.find_map(|back| Some((back.error.as_ref()?, back.tries)));
     of_back.or_else(|| index.results.iter().rev().find_map(|entry| Some((entry.error.as_ref()?, entry.tries))))
 }
 
@@ -91,14 +111,14 @@ pub(super) fn last_error(index: &Index) -> Option<(&FetchError, u32)> {
 mod tests {
     use super::*;
     use crate::domain::ids::{BlockId, Identity, NodeId};
-    use crate::protocol::node::{GivenBack, Paused, SiteNews};
+    use crate::protocol::node::{Paused, SiteNews};
 
     #[test]
     fn only_what_the_site_did_counts() {
         let identity = Identity::random();
         let of = |kind: Option<FetchErrorKind>| {
             let error = kind.map(|kind| FetchError { kind, message: "m".into(), retryable: true });
-            let back = vec![GivenBack { request_id: Fingerprint::of_key("a"), tries: 1, error }];
+            let back = vec![GivenBack { error, ..GivenBack::new(Fingerprint::of_key("a"), 1) }];
             let index = Index { back, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
             outcomes(&index).into_iter().map(|outcome| outcome.ended).collect::<Vec<_>>()
         };
@@ -106,12 +126,54 @@ mod tests {
         assert_eq!(of(Some(FetchErrorKind::Refused)), [], "the node refused it, not the site");
         assert_eq!(of(None), [Ended::Answered(429)], "a node that names no reason");
         let error = FetchError { kind: FetchErrorKind::Dns, message: "m".into(), retryable: true };
-        let back = vec![GivenBack { request_id: Fingerprint::of_key("a"), tries: 2, error: Some(error.clone()) }];
+        let back = vec![GivenBack { error: Some(error.clone()), ..GivenBack::new(Fingerprint::of_key("a"), 2) }];
         let mut index = Index { back, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
         assert_eq!(last_error(&index), Some((&error, 2)));
         let entry = Entry { error: None, status: 404, ..super::super::parts::failed(Fingerprint::of_key("b"), error.kind, "m") };
         index.results.push(entry);
         assert_eq!(last_error(&index), None, "the site has answered");
+    }
+
+    #[test]
+    fn failures_of_requests_that_are_given_back_count_once() {
+        let identity = Identity::random();
+        let [a, b, c] = ["a", "b", "c"].map(Fingerprint::of_key);
+        let error = |kind| Some(FetchError { kind, message: "m".into(), retryable: true });
+        let other = error(FetchErrorKind::Other);
+        let failed = GivenBack { error: other.clone(), status: Some(502), time: Some(30), ..GivenBack::new(a, 1) };
+        let of = |back: Vec<GivenBack>, retry_after| {
+            let site = Some(SiteNews { retry_after, last_began: Some(5), ..SiteNews::default() });
+            let index = Index { back, site, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
+            outcomes(&index).into_iter().map(|one| (one.ended, one.elapsed_ms, one.retry_after_ms)).collect::<Vec<_>>()
+        };
+        let untried = GivenBack::new(b, 0);
+        assert_eq!(of(vec![untried.clone(), failed.clone()], None), [(Ended::Answered(502), 30, None)]);
+        let older = GivenBack { error: other.clone(), ..GivenBack::new(c, 2) };
+        assert_eq!(of(vec![older.clone()], None), [(Ended::Answered(500), 0, None)], "an older node does not report the status");
+        assert_eq!(of(vec![older], Some(7_000)), [(Ended::Answered(429), 0, Some(7_000))], "it asked for the pause");
+        let asked = GivenBack { error: other, status: Some(503), ..GivenBack::new(c, 1) };
+        let expected = [(Ended::Answered(502), 30, None), (Ended::Answered(429), 0, None)];
+        assert_eq!(of(vec![asked, untried, failed], Some(0)), expected);
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_is_a_failure_and_an_unknown_outcome_has_begun() {
+        let identity = Identity::random();
+        let index = |kind, status, retryable| {
+            let error = Some(FetchError { kind, message: "m".into(), retryable });
+            let entry = Entry { error, status, tries: 1, ..super::super::parts::failed(Fingerprint::of_key("a"), kind, "m") };
+            Index { results: vec![entry], ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) }
+        };
+        let of = |kind, status, retryable| outcomes(&index(kind, status, retryable)).first().map(|outcome| outcome.ended);
+        assert_eq!(of(FetchErrorKind::Body, 200, true), Some(Ended::Refused));
+        assert_eq!(of(FetchErrorKind::Timeout, 200, true), Some(Ended::TimedOut));
+        assert_eq!(of(FetchErrorKind::Body, 200, false), Some(Ended::Answered(200)), "it cannot be decoded");
+        assert_eq!(of(FetchErrorKind::TooLarge, 200, false), Some(Ended::Answered(200)));
+        assert_eq!(of(FetchErrorKind::Other, 0, true), Some(Ended::Refused));
+        assert_eq!((of(FetchErrorKind::ChangeIp, 0, true), has_begun(&index(FetchErrorKind::ChangeIp, 0, true))), (None, true));
+        let none =
+            Index { results: Vec::new(), back: vec![GivenBack::new(Fingerprint::of_key("a"), 1)], ..index(FetchErrorKind::Dns, 0, true) };
+        assert!(!has_begun(&none));
     }
 
     #[test]
@@ -131,7 +193,7 @@ mod tests {
         assert_eq!(all, expected);
         let of_back = |kind| {
             let error = Some(FetchError { kind, message: "m".into(), retryable: true });
-            let back = vec![GivenBack { request_id: a, tries: 1, error }];
+            let back = vec![GivenBack { error, ..GivenBack::new(a, 1) }];
             let index = Index { back, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
             unpaced_outcomes(&index).len()
         };

@@ -254,7 +254,7 @@ mod tests {
         let payload = Payload::pack(requests.to_string().as_bytes(), Arc::new(prints)).expect("a payload");
         let identity = Identity::random();
         let error = FetchError { kind: FetchErrorKind::Connect, message: "refused".into(), retryable: true };
-        let back = GivenBack { request_id: prints[1], tries: 1, error: Some(error) };
+        let back = GivenBack { error: Some(error), ..GivenBack::new(prints[1], 1) };
         let one = failed(prints[0], FetchErrorKind::Timeout, "late");
         let index = Index { results: vec![one], back: vec![back], ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
         let pack = Bytes::from(pack::Builder::new(index.clone()).finish());

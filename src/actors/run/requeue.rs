@@ -3,7 +3,7 @@
 //! One transaction stores a repetition and the mark that its failure was requeued. The id of a repetition is derived from the id
 //! of the original. So neither a crash nor a second call repeats a failure twice.
 
-use super::message::LocateBlock;
+use super::message::{LocateBlock, SitePlace};
 use super::{BlockPlace, Requeue, RunActor};
 use crate::actors::reply::Reply;
 use crate::domain::fingerprint::Fingerprint;
@@ -172,11 +172,12 @@ impl Handler<LocateBlock> for RunActor {
         let place = self.kind.frontier.phase(seq).map(|phase| BlockPlace {
             phase,
             lease: self.kind.frontier.lease_of(seq).copied(),
-            site: self
-                .kind
-                .frontier
-                .queue_place(seq)
-                .map(|(site, ahead)| (self.kind.frontier.site_name(site), self.kind.frontier.site_at(site), ahead)),
+            site: self.kind.frontier.queue_place(seq).map(|(site, ahead)| SitePlace {
+                site: self.kind.frontier.site_name(site),
+                turn: self.turn_name(site),
+                at: self.kind.frontier.site_at(site),
+                ahead,
+            }),
         });
         reply.send(Ok(place));
     }

@@ -14,7 +14,7 @@ use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
 use crate::domain::request::unpack;
 use crate::domain::robots::Verdict;
-use crate::domain::sites::{Ended, Granted, Outcome, Pace, SiteBy, url_at};
+use crate::domain::sites::{Granted, Pace};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchError, FetchErrorKind};
 use crate::protocol::pack::{self, Index};
@@ -32,8 +32,6 @@ const MOST_COUNTED: usize = 1_024;
 const MOST_ASKED: usize = 64;
 /// A host whose address is in use by another host of the run asks again after this many milliseconds.
 const SAME_ADDRESS_AGAIN_MS: i64 = 250;
-/// Maximum number of origins whose site is cached.
-const MOST_ORIGINS: usize = 100_000;
 /// After this many consecutive failures to fetch a robots.txt, the requests of its origin fail.
 pub(super) const MOST_ROBOTS_FAILURES: u32 = 3;
 
@@ -41,8 +39,10 @@ pub(super) const MOST_ROBOTS_FAILURES: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// The site of each known origin; `None` if it has no site.
-    origins: HashMap<Box<str>, Option<SiteNo>>,
-    paces: HashMap<SiteNo, Pace>,
+    pub(super) origins: HashMap<Box<str>, Option<SiteNo>>,
+    pub(super) paces: HashMap<SiteNo, Pace>,
+    /// Sites whose delay a robots.txt has set.
+    pub(super) slowed_by_robots: HashSet<SiteNo>,
     /// What the turns of sites that count by address belong to.
     pub(super) turn_names: HashMap<SiteNo, Arc<str>>,
     /// The hosts of this run that had the last turns of addresses.
@@ -144,71 +144,6 @@ fn without_robots(known: &KnownRobots) -> (FetchErrorKind, String) {
 }
 
 impl RunActor {
-    /// The sites of the origins of a batch.
-    pub(super) fn sites_of(&mut self, origins: &[Box<str>]) -> Vec<Option<SiteNo>> {
-        origins.iter().map(|origin| self.site_at(origin)).collect()
-    }
-
-    fn site_at(&mut self, origin: &str) -> Option<SiteNo> {
-        if let Some(known) = self.kind.turns.origins.get(origin) {
-            return *known;
-        }
-        let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.context.sites.rules));
-        let mut site = named.map(|named| {
-            let no = self.kind.frontier.site_number(&named.name);
-            // The hosts of a domain may have different rules: the slowest counts.
-            let pace = self.kind.turns.paces.entry(no).or_insert(named.pace);
-            pace.delay_ms = pace.delay_ms.max(named.pace.delay_ms);
-            pace.connections = pace.connections.min(named.pace.connections);
-            no
-        });
-        if site.is_none() && self.kind.frontier.settings().max_per_site.is_some() {
-            // Its requests are counted, but need no turn.
-            let no = self.kind.frontier.site_number(origin);
-            self.kind.turns.paces.insert(no, Pace::FREE);
-            self.kind.frontier.set_free(no);
-            site = Some(no);
-        }
-        if self.kind.turns.origins.len() >= MOST_ORIGINS {
-            self.kind.turns.origins.clear();
-        }
-        self.kind.turns.origins.insert(origin.into(), site);
-        site
-    }
-
-    /// The pace of a site.
-    pub(super) fn pace(&mut self, site: SiteNo) -> Pace {
-        if let Some(pace) = self.kind.turns.paces.get(&site) {
-            return *pace;
-        }
-        let pace = url_at(&self.kind.frontier.site_name(site)).map(|url| self.run.queue.sites.pace(&url, &self.context.sites.rules));
-        *self.kind.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
-    }
-
-    /// Applies a delay that a site asks for. Returns true if it is longer than that of the other rules and applies from now on.
-    pub(super) fn slow_down(&mut self, site: SiteNo, delay_ms: u32) -> bool {
-        let pace = self.pace(site);
-        if delay_ms <= pace.delay_ms {
-            return false;
-        }
-        let pace = Pace { delay_ms, ..if pace == Pace::FREE { Pace { connections: 1, delay_ms: 0 } } else { pace } };
-        self.kind.turns.paces.insert(site, pace);
-        // The last request may have begun just now.
-        let (name, now) = (self.turn_name(site), Timestamp::steady());
-        let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
-        self.context.sites.board().learn(&name, pace, &[nothing], now, now);
-        true
-    }
-
-    /// Applies the longest delay that robots.txt files of the hosts of a domain ask for, also those that only other runs know.
-    fn slow_down_with_domain(&mut self, site: SiteNo) {
-        let policy = &self.run.queue.sites;
-        if policy.by == SiteBy::Domain && policy.robots != Some(false) {
-            let delay_ms = self.context.sites.delay_of(&self.kind.frontier.site_name(site), Timestamp::now());
-            self.slow_down(site, delay_ms);
-        }
-    }
-
     /// The number of sites with a free turn. Sets a timer for the next one.
     pub(super) fn ready_sites(&mut self, ctx: &mut Context<Self>) -> usize {
         let now = Timestamp::steady();
@@ -246,9 +181,10 @@ impl RunActor {
                 continue;
             }
             let mut board = self.context.sites.board();
-            // A host may be held by hand, and its address not.
-            let held = board.held_by_hand(&self.kind.frontier.site_name(site), now);
-            let taken = held.map_or_else(|| board.take(&name, pace, identity, until, now), |(_, until)| Err(until));
+            // A host may be held, and its address not: by hand, or from a time when its address was not known.
+            let host = self.kind.frontier.site_name(site);
+            let held = if host == name { None } else { board.held(&host, now) };
+            let taken = held.map_or_else(|| board.take(&name, pace, identity, until, now), Err);
             drop(board);
             match taken {
                 Ok(granted) => {
@@ -468,21 +404,11 @@ impl RunActor {
         sink.send(block, payload);
     }
 
-    /// How long a site is closed after its node was lost: the right of the node, and the delay after its last request.
-    pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
-        let (name, pace) = (self.turn_name(site), self.pace(site));
-        self.context.sites.right_ms + u64::from(self.context.sites.board().granted(&name, pace).delay_ms)
-    }
-
-    /// The pace in the message to a node with a turn.
-    pub(super) fn pace_of(&self, site: SiteNo, granted: Granted) -> node::Pace {
-        node::Pace {
-            site: self.turn_name(site).to_string(),
-            delay: granted.delay_ms.into(),
-            jitter: granted.jitter_ms.into(),
-            connections: granted.connections.into(),
-            not_before: 0,
-            right: self.context.sites.right_ms,
+    /// The lease of a block was renewed, so its turn is, too.
+    pub(super) fn renew_turn(&mut self, seq: Seq, now: Timestamp) {
+        if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site)) {
+            let (name, until) = (self.turn_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+            self.context.sites.board().renew(&name, self.identity(), until, now);
         }
     }
 

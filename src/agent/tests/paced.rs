@@ -124,6 +124,20 @@ async fn two_connections_that_do_not_come_about_end_the_turn() {
 }
 
 #[actix_rt::test]
+async fn three_pages_that_fail_end_the_turn_and_are_given_back_last() {
+    let site = Site::new(|hit| answer(if ["/0", "/5"].contains(&hit.path.as_str()) { 200 } else { 502 }, "", ""));
+    let urls = urls(&site, &["/0", "/1", "/2", "/3", "/4", "/5"]);
+    let (index, results) = one(&of(PACE, urls.clone())).await;
+    assert_eq!((site.hits().len(), results.len()), (4, 1), "nothing is asked after the third");
+    let back: Vec<_> = index.back.iter().map(|back| (back.request_id, back.tries, back.status, back.time.is_some())).collect();
+    let of = |n: usize, tries, status| (Fingerprint::of_key(&urls[n]), tries, status, tries > 0);
+    let failed = Some(502);
+    // The third ended the turn; the others waited for another try.
+    assert_eq!(back, [of(4, 0, None), of(5, 0, None), of(3, 1, failed), of(1, 1, failed), of(2, 1, failed)]);
+    assert_eq!(index.site.and_then(|site| site.retry_after), None);
+}
+
+#[actix_rt::test]
 async fn tries_of_earlier_nodes_count() {
     let site = Site::new(|hit| answer(if hit.path == "/busy" { 429 } else { 500 }, "", ""));
     let ids = ["/old", "/new", "/busy"].map(|path| (site.url(path), Fingerprint::of_key(path)));

@@ -183,3 +183,34 @@ async fn a_request_that_waits_leaves_its_slot_and_its_block_its_place() {
     running.stop().await.expect("a clean end");
     broker.server.stop(false).await;
 }
+
+#[actix_rt::test]
+async fn all_blocks_of_an_agent_learn_of_a_pause_from_its_first_answer() {
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |hit| match hit.path.as_str() {
+        "/busy" => answer(429, "Retry-After: 7\r\n", ""),
+        "/slow" => {
+            assert!(held.wait(Duration::from_secs(60)));
+            answer(200, "", "")
+        }
+        _ => answer(200, "", ""),
+    });
+    let downloader = Downloader::new(&config());
+    let holding = |paths: &[&str]| Block { holds: true, ..of(1, &paths.iter().map(|path| site.url(path)).collect::<Vec<_>>()) };
+    let (busy, other) = (holding(&["/busy"]), holding(&["/slow", "/1", "/2"]));
+    let asks = async {
+        until("the other block has begun", || !site.hits().is_empty()).await;
+        let reports = worked(&downloader, NodeId::random(), &busy, None).await;
+        gate.open();
+        reports
+    };
+    let (asked, reports) = futures_util::join!(asks, worked(&downloader, NodeId::random(), &other, None));
+    let paused = asked[0].0.site.as_ref().map(|site| site.paused.len());
+    assert_eq!((asked.len(), paused), (1, Some(1)), "{asked:?}");
+    let last = &reports.last().expect("a report").0;
+    let back: Vec<_> = last.back.iter().map(|back| (back.request_id, back.tries)).collect();
+    assert_eq!(back, ["/1", "/2"].map(|path| (Fingerprint::of_key(&site.url(path)), 0)), "{last:?}");
+    assert_eq!(site.hits().iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["/slow", "/busy"], "nothing begins after it");
+    assert!(downloader.crowd.paused_since(tokio::time::Instant::now()).is_empty(), "a later block is the broker's business");
+}

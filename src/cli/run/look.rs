@@ -186,6 +186,10 @@ pub fn describe(run: &Value) -> String {
                 )
             }),
         ),
+        (
+            "sites met",
+            run.get("sites").map(|sites| format!("{} in all, {} active, {} held", sites["total"], sites["active"], sites["held"])),
+        ),
         ("sites", run.get("crawling").map(treatment)),
         ("bounds", run.get("crawling").map(bounds).filter(|text| !text.is_empty())),
         ("worker", some(run, "workerId")),
@@ -253,8 +257,9 @@ pub async fn instances(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Fail
 /// Lists the sites of a run.
 pub async fn sites(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
-    let answer = shell.client.list(&["runs", &id, "sites"], &[], args.limit as usize).await?;
-    shell.show(&answer, |rows| table(rows, "the run has no sites", &crate::cli::site::OF_RUN))
+    let answer = shell.client.list(&["runs", &id, "sites"], &[("errors", Some("true".to_owned()))], args.limit as usize).await?;
+    let none = "the run has no sites with a pace; hosts without a pace are not listed, unless they are on hold";
+    shell.show(&answer, |rows| table(rows, none, &crate::cli::site::OF_RUN))
 }
 
 /// Flags of `run blocks`, `run instances` and `run sites`.

@@ -64,7 +64,7 @@ enum RunCommand {
     Blocks(look::BlocksArgs),
     /// List the instances of a run on several nodes or workers
     Instances(look::BlocksArgs),
-    /// List the sites of a block run: their waiting requests, and when each may be requested next
+    /// List the sites of a block run: requests left, done and failed, the delay and what it comes from, and when the next may begin
     Sites(look::BlocksArgs),
     /// Show the statistics of each node for a run
     Status(RunRef),

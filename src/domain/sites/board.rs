@@ -3,7 +3,7 @@
 //! The right to use a site is granted in *turns*: one run has it for one block at a node, until the block is reported,
 //! lost, or given back. So only that node sends requests to the site, and the pace holds whatever the other nodes do.
 
-use super::{Begin, Outcome, Pace, SiteState, Why, host_of_name, is_hold_of};
+use super::{Begin, Ended, Outcome, Pace, SiteState, Why, host_of_name, is_hold_of};
 use crate::domain::ids::Identity;
 use crate::domain::time::Timestamp;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -86,6 +86,8 @@ pub struct Board {
     held: BTreeSet<(Arc<str>, Arc<str>)>,
     /// When the last of these holds ends.
     held_until: Timestamp,
+    /// Sites that are held for any reason. Some holds may have ended.
+    all_held: HashSet<Arc<str>>,
     /// Sites without a pace that have failed or asked for a pause since they last answered well.
     unpaced: HashSet<Arc<str>>,
     /// When the last of their hold-offs ends.
@@ -114,7 +116,14 @@ impl Board {
             if name.contains("://") && !state.was_held_by_hand() {
                 self.note_unpaced(&name, state, now);
             }
+            self.note_held(&name, state, now);
             self.sites.insert(name, Entry { state, held_by, ..Entry::default() });
+        }
+    }
+
+    fn note_held(&mut self, name: &Arc<str>, state: SiteState, now: Timestamp) {
+        if state.held_until(now).is_some() {
+            self.all_held.insert(Arc::clone(name));
         }
     }
 
@@ -145,6 +154,7 @@ impl Board {
             self.forget_holds(now);
             let sites = &self.sites;
             self.unpaced.retain(|name| sites.contains_key(name));
+            self.all_held.retain(|name| sites.get(name).is_some_and(|entry| entry.state.held_until(now).is_some()));
         }
         if !self.sites.contains_key(name) {
             self.sites.insert(name.into(), Entry::default());
@@ -234,14 +244,18 @@ impl Board {
         for (i, outcome) in outcomes.iter().enumerate() {
             state.begun(began, pace, dice(i));
             // A requested pause, and the effects of a failure, count from when they are known.
-            let at = if outcome.ended.is_well() { began } else { now };
+            let at = if outcome.ended.is_well() || outcome.ended == Ended::Unknown { began } else { now };
             state.ended(at, pace, *outcome);
+        }
+        let state = *state;
+        if state.held_until(now).is_some() {
+            self.note_held(&name.into(), state, now);
         }
         let (was_stored, is_usual) = (!was.is_usual(pace.delay_ms, now) || was.was_held_by_hand(), state.is_usual(pace.delay_ms, now));
         match (was_stored, is_usual) {
             (false, true) => None,
             (true, true) => Some(None),
-            (_, false) => Some(Some(*state)),
+            (_, false) => Some(Some(state)),
         }
     }
 
@@ -262,7 +276,9 @@ impl Board {
         let before = was.held_until(now).map_or(0, |(until, _)| u32::try_from(until.since_ms(now)).unwrap_or(u32::MAX));
         entry.state.without_pace(MOST_UNPACED_HOLD_MS.max(asked).max(before));
         let state = entry.state;
-        self.note_unpaced(&name.into(), state, now);
+        let name = Arc::from(name);
+        self.note_unpaced(&name, state, now);
+        self.note_held(&name, state, now);
         let was_stored = !was.is_usual(0, now) || was.was_held_by_hand();
         match (was_stored, state.is_usual(0, now)) {
             (false, true) => None,
@@ -294,7 +310,9 @@ impl Board {
         entry.state.hold(now, until);
         entry.held_by = by;
         let state = entry.state;
-        self.note_hold(&name.into(), until);
+        let name = Arc::from(name);
+        self.note_hold(&name, until);
+        self.note_held(&name, state, now);
         state
     }
 
@@ -387,10 +405,17 @@ impl Board {
         views.filter(|view| held.is_none_or(|held| held == view.held.is_some())).take(most).collect()
     }
 
-    /// Number of sites with information, and how many of them are held.
-    #[must_use]
-    pub fn counts(&self, now: Timestamp) -> (usize, usize) {
-        (self.sites.len(), self.sites.values().filter(|entry| entry.state.held_until(now).is_some()).count())
+    /// The names of all sites that are held.
+    pub fn all_held(&mut self, now: Timestamp) -> &HashSet<Arc<str>> {
+        let sites = &self.sites;
+        self.all_held.retain(|name| sites.get(name).is_some_and(|entry| entry.state.held_until(now).is_some()));
+        &self.all_held
+    }
+
+    /// Number of sites with information, how many of them a node may request now, and how many are held.
+    pub fn counts(&mut self, now: Timestamp) -> (usize, usize, usize) {
+        let active = self.sites.values().filter(|entry| entry.turn.is_some_and(|turn| turn.until > now)).count();
+        (self.sites.len(), active, self.all_held(now).len())
     }
 }
 

@@ -122,7 +122,9 @@ fn what_somebody_holds_no_run_begins_whatever_its_pace() {
     board.hold("http://build.test:8080", until, None, T);
     assert_eq!(board.take("build.test", PACE, run(1), later, T), Err(until), "the host is one site for this run");
     assert!(board.take("http://build.test", Pace::FREE, run(1), later, T).is_ok(), "it is another origin");
-    assert_eq!(board.counts(T), (2, 1));
+    assert_eq!(board.counts(T), (2, 0, 1));
+    board.take("other.test", PACE, run(1), later, T).expect("it is free");
+    assert_eq!((board.counts(T), board.counts(later)), ((3, 1, 1), (3, 0, 0)));
 }
 
 #[test]
@@ -190,4 +192,31 @@ fn a_site_without_a_pace_that_does_not_answer_is_held_off_for_a_minute_at_most()
         now = until;
     }
     assert_eq!(holds, [0, 0, 10, 20, 40, 60, 60, 60]);
+}
+
+#[test]
+fn a_request_with_an_unknown_outcome_delays_the_next_turn() {
+    let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+    board.take(SITE, PACE, run(1), later, T).expect("it is free");
+    let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
+    let end = T.plus_ms(5_000);
+    assert_eq!(board.learn(SITE, PACE, &[nothing], end.plus_ms(-300), end), None);
+    let next = board.release(SITE, run(1), 0, end);
+    assert!((700..=800).contains(&next.since_ms(end)), "{next}");
+}
+
+#[test]
+fn server_errors_hold_a_site_longer_each_time() {
+    let (mut board, later) = (Board::new(0), T.plus_ms(90_000_000));
+    let (mut now, mut holds) = (T, Vec::new());
+    for turn in 0..5 {
+        board.take(SITE, PACE, run(1), later, now).expect("it is free");
+        // A turn of three requests that fail; later ones probe the site.
+        let failed = vec![answered(502, None); if turn == 0 { 3 } else { 1 }];
+        board.learn(SITE, PACE, &failed, now, now);
+        let next = board.release(SITE, run(1), 0, now);
+        holds.push(next.since_ms(now));
+        now = next;
+    }
+    assert_eq!(holds, [10_000, 20_000, 40_000, 80_000, 160_000]);
 }

@@ -27,6 +27,23 @@ pub struct Limits {
     pub delay_ms: Option<u32>,
 }
 
+/// What the delay at a site comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum DelayBy {
+    /// Nothing sets it: it is the default.
+    Default,
+    /// The job.
+    Job,
+    /// A rule of the broker's operator.
+    Operator,
+    /// `Crawl-delay` in a robots.txt.
+    Robots,
+    /// The site answers slowly, so it is asked less often.
+    SlowAnswers,
+}
+
 /// The pace at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {

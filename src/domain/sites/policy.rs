@@ -1,6 +1,6 @@
 //! The settings of a job for the sites that its runs use.
 
-use super::{Limits, Pace, SiteBy, SiteRule, is_private, site_key, slowest};
+use super::{DEFAULT_DELAY_MS, DelayBy, Limits, Pace, SiteBy, SiteRule, is_private, site_key, slowest};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -51,6 +51,26 @@ impl SitePolicy {
         let rules = rules.iter().filter(|rule| rule.is_about(host, port)).map(|rule| rule.limits);
         slowest(is_private(url, None), rules.chain([self.limits]))
     }
+
+    /// What this delay at the host of a URL comes from. `is_of_robots`: a robots.txt has set it. For a domain, rules for any of its hosts count.
+    #[must_use]
+    pub fn delay_by(&self, delay_ms: u32, url: &Url, is_of_robots: bool, rules: &[SiteRule]) -> DelayBy {
+        if is_of_robots {
+            DelayBy::Robots
+        } else if self.limits.delay_ms == Some(delay_ms) {
+            DelayBy::Job
+        } else if self.limits.delay_ms.is_none() && delay_ms == DEFAULT_DELAY_MS && !is_ruled(delay_ms, url, rules) {
+            DelayBy::Default
+        } else {
+            DelayBy::Operator
+        }
+    }
+}
+
+/// Whether a rule of the operator sets this delay.
+fn is_ruled(delay_ms: u32, url: &Url, rules: &[SiteRule]) -> bool {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+    rules.iter().any(|rule| rule.is_about(host, port) && rule.limits.delay_ms == Some(delay_ms))
 }
 
 /// A URL on the site with this name.
@@ -85,6 +105,21 @@ mod tests {
         );
         let rule: SiteRule = "*.example.com delay=5000".parse().expect("a rule");
         assert_eq!(slow.pace(&url("http://www.example.com/"), &[rule]).delay_ms, 5_000, "the slowest wins");
+    }
+
+    #[test]
+    fn a_delay_has_a_cause() {
+        let (usual, job) =
+            (SitePolicy::default(), SitePolicy { limits: Limits { connections: None, delay_ms: Some(250) }, ..SitePolicy::default() });
+        let (at, rule) = (url("http://a.example/"), |text: &str| vec![text.parse::<SiteRule>().expect("a rule")]);
+        let by = |policy: &SitePolicy, delay_ms, rules: &[SiteRule]| policy.delay_by(delay_ms, &at, false, rules);
+        assert_eq!(by(&usual, 1_000, &[]), DelayBy::Default);
+        assert_eq!(by(&usual, 1_000, &rule("* delay=1000")), DelayBy::Operator);
+        assert_eq!(by(&usual, 5_000, &rule("*.example delay=5000")), DelayBy::Operator);
+        assert_eq!(by(&usual, 5_000, &rule("b.example delay=5000")), DelayBy::Operator, "of another host of the domain");
+        assert_eq!(by(&job, 250, &rule("* connections=1")), DelayBy::Job);
+        assert_eq!(by(&job, 5_000, &rule("* delay=5000")), DelayBy::Operator);
+        assert_eq!(job.delay_by(3_000, &at, true, &[]), DelayBy::Robots);
     }
 
     #[test]

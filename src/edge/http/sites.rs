@@ -9,7 +9,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
 use crate::protocol::sites::{HoldInput, RunSiteOutput, SiteOutput};
-use crate::service::SiteFilter;
+use crate::service::{RunSiteFilter, SiteFilter};
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,7 +48,7 @@ pub fn routes() -> Vec<Resource> {
             op.named("listRunSites").live()
                 .only_leader()
                 .says(
-                    "Lists the sites of a block run, in the order of their first requests. A run that has ended, or of another kind, has none.",
+                    "Lists the sites of a block run, in the order of their first requests; of a run that has ended, by name. A run of another kind has none.",
                 )
                 .needs(Need::Read)
                 .query::<RunQuery>()
@@ -106,10 +106,14 @@ pub struct RunQuery {
     /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
+    /// With the failed requests of each site by kind. Of a run with very many failures, only the first are counted.
+    #[serde(default)]
+    errors: bool,
 }
 
 /// `GET /api/v1/runs/{id}/sites`
 pub async fn of_run(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RunQuery>) -> Result<HttpResponse, Failure> {
     let run: Identity = id(&edge, &request, "id").await?;
-    Ok(HttpResponse::Ok().json(edge.service.run_sites(run, query.cursor.as_deref(), limit(query.limit)?).await?))
+    let RunQuery { cursor, limit: asked, errors } = query.into_inner();
+    Ok(HttpResponse::Ok().json(edge.service.run_sites(run, &RunSiteFilter { cursor, limit: limit(asked)?, errors }).await?))
 }

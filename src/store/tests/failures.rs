@@ -133,3 +133,33 @@ fn a_request_is_found_where_it_is() {
         assert_eq!(find(&owned, Fingerprint(across)).await, Ok(None));
     });
 }
+
+#[test]
+fn sites_of_a_run_are_counted_with_their_failures() {
+    with_store(|store, _| async move {
+        let [owned, other] = [run(&store).await, run(&store).await];
+        let at = |seq, site: &str| NewBlock { site: Some(site.into()), ..block(seq) };
+        for of in [&owned, &other] {
+            let blocks = vec![at(0, "b.test"), at(1, "a.test"), at(2, "a.test"), block(3), at(4, "c.test")];
+            store.write(PushBlocks { no: of.0.no, epoch: of.1, blocks, now: T }).await.expect("pushed");
+        }
+        for seq in [1, 2, 3] {
+            store.write(failing(&owned, seq)).await.expect("stored");
+        }
+        let list = async |skip, limit| {
+            let sites = store.read(ListRunSites { no: owned.0.no, skip, limit }).await.expect("read");
+            sites.into_iter().map(|site| (site.name, site.requests, site.success, site.error)).collect::<Vec<_>>()
+        };
+        let [a, b, c] = [("a.test".to_owned(), 6, 4, 2), ("b.test".to_owned(), 3, 0, 0), ("c.test".to_owned(), 3, 0, 0)];
+        assert_eq!(list(0, 10).await, [a, b.clone(), c]);
+        assert_eq!(list(1, 1).await, [b]);
+        let failures = async |sites: &[&str], limit| {
+            let sites = sites.iter().map(|site| (*site).to_owned()).collect();
+            store.read(FailuresAtSites { no: owned.0.no, sites, limit }).await.expect("read")
+        };
+        let of = |seq| ("a.test".to_owned(), text(seq).1);
+        assert_eq!(failures(&["a.test", "b.test"], 9).await, [of(1), of(2)]);
+        assert_eq!(failures(&["a.test"], 1).await, [of(1)]);
+        assert_eq!(failures(&["c.test"], 9).await, []);
+    });
+}
