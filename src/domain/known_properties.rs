@@ -135,11 +135,15 @@ impl Properties {
             _ => None,
         };
         for known in ["NoWorker", "NoNode"] {
-            let Some((key, value)) = self.entry(known).filter(|(key, value)| already.0.get(*key).map(String::as_str) != Some(*value)) else {
+            let Some((key, value)) = self.entry(known).filter(|(key, value)| already.0.get(*key).map(String::as_str) != Some(*value))
+            else {
                 continue;
             };
             if let Some(instead) = instead(known) {
-                return Err(InvalidProperty { key: key.to_owned(), detail: format!("has no effect on this kind of job (value `{value}`): {instead}") });
+                return Err(InvalidProperty {
+                    key: key.to_owned(),
+                    detail: format!("has no effect on this kind of job (value `{value}`): {instead}"),
+                });
             }
         }
         Ok(())

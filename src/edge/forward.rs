@@ -66,7 +66,8 @@ pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: w
     if let Err(response) = admission.check(&request) {
         return response;
     }
-    let passed = if is_socket { relay::open(&edge, leader, &request, payload).await } else { pass_on(&edge, leader, &request, payload).await };
+    let passed =
+        if is_socket { relay::open(&edge, leader, &request, payload).await } else { pass_on(&edge, leader, &request, payload).await };
     passed.unwrap_or_else(refused)
 }
 

@@ -33,7 +33,12 @@ pub(in crate::edge) fn leader_for(edge: &Edge, request: &HttpRequest) -> Option<
 }
 
 /// Opens a socket at the leader, and passes on what comes on either of the two.
-pub(in crate::edge) async fn open(edge: &Edge, leader: Leader, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Problem> {
+pub(in crate::edge) async fn open(
+    edge: &Edge,
+    leader: Leader,
+    request: &HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Problem> {
     let mut answer = ws::handshake(request).map_err(|e| Problem::malformed(format!("not a WebSocket: {e}")))?;
     let Some(client) = request.app_data::<awc::Client>() else { return Err(Problem::internal()) };
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
