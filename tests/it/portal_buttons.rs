@@ -1,5 +1,6 @@
 //! Buttons of the portal that no other journey clicks: each does what it says.
 
+use crate::portal_run::{KEEP_SAVED, saved};
 use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
@@ -106,6 +107,12 @@ fn fires_are_explained_actors_unfolded_and_changes_saved_over_others() {
         open(&broker, &browser, "/jobs/new").await;
         browser.sees("Create the job").await;
         assert!(!browser.text().await.contains("undefined"));
+        let lines = "return document.querySelectorAll('main .line-item').length;";
+        let before = browser.run(lines, json!([])).await.as_u64().expect("a number");
+        browser.click("Add a trigger").await;
+        assert_eq!(browser.run(lines, json!([])).await, json!(before + 1));
+        browser.click("Remove").await;
+        assert_eq!(browser.run(lines, json!([])).await, json!(before));
         open(&broker, &browser, &format!("/jobs/{job}")).await;
         browser.click("Older").await;
         let rows =
@@ -133,6 +140,31 @@ fn fires_are_explained_actors_unfolded_and_changes_saved_over_others() {
         assert_eq!(api.get(&path).await.1["description"], "theirs");
         browser.click("Save mine over it").await;
         becomes(&api, &path, "description", json!("mine")).await;
+
+        let parts = json!({ "name": "parts", "jobType": "task", "task": { "handler": "it.part", "strategy": "shard", "shards": 2 } });
+        let parts = self::job(&api, parts).await;
+        let worker = api.worker("it.part").await;
+        let run = api.trigger(&parts).await;
+        let mut done = 0;
+        while done < 2 {
+            for order in api.heard(&worker, "tasks").await.expect("orders").as_array().expect("a list") {
+                let mut report = json!({ "state": "success", "result": { "part": done } });
+                for member in ["identity", "attempt", "instance"] {
+                    report[member] = order[member].clone();
+                }
+                assert_eq!(api.post(&format!("/api/v1/workers/{worker}/reports"), &json!([report])).await.0, 200);
+                done += 1;
+            }
+        }
+        becomes(&api, &format!("/api/v1/runs/{run}"), "state", json!("success")).await;
+        open(&broker, &browser, &format!("/runs/{run}")).await;
+        browser.sees("Save as JSON").await;
+        browser.run(KEEP_SAVED, json!([])).await;
+        let lines = saved(&browser, "Save the results of the instances as JSON Lines").await;
+        let results: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["result"]["part"].clone()).collect();
+        assert_eq!(results.len(), 2, "{lines}");
+        assert!(results.contains(&json!(0)) && results.contains(&json!(1)), "{lines}");
 
         let package = api.request(Method::POST, "/api/v1/packages?name=a.tar.gz").body(tar_gz("run", b"true", Compression::fast()));
         assert_eq!(api.send(package).await.0, 200);

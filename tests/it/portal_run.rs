@@ -12,11 +12,11 @@ use std::process::Command;
 const EVIL: &str = "<img src=x onerror=\"document.title='harm'\">";
 
 /// The page keeps what it saves, so that it can be looked at.
-const KEEP_SAVED: &str = "const make = URL.createObjectURL; \
+pub const KEEP_SAVED: &str = "const make = URL.createObjectURL; \
     URL.createObjectURL = blob => { blob.text().then(text => { window.saved = text; }); return make.call(URL, blob); };";
 const SAVED: &str = "const text = window.saved; window.saved = undefined; return text ?? null;";
 
-async fn saved(browser: &Browser, button: &str) -> String {
+pub async fn saved(browser: &Browser, button: &str) -> String {
     browser.click(button).await;
     browser.gives("a saved file", SAVED, json!([])).await.as_str().expect("a text").to_owned()
 }
@@ -195,6 +195,11 @@ fn a_block_run_shows_its_rate_its_failures_by_kind_and_results_that_it_does_not_
         until("a new request", || async { (api.state(&run).await["total"] == 7).then_some(()) }).await;
         let again = "const row = document.querySelector('tr[data-key=timeout]'); return row?.cells[2].textContent === '1' && !row.querySelector('button');";
         browser.gives("no button", again, json!([])).await;
+        browser.click("Queue all again …").await;
+        browser.sees("All of them, at most 1,000 at a time").await;
+        browser.click("Queue again").await;
+        browser.sees("2 of 2 failed requests are queued again.").await;
+        until("new requests", || async { (api.state(&run).await["total"] == 9).then_some(()) }).await;
 
         let before = outline(&browser).await;
         refreshes(&browser).await;
