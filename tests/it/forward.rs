@@ -1,8 +1,11 @@
 //! A standby passes calls on to the leader: a client that knows one address works.
 
 use crate::support::api::{Api, id, requests};
-use crate::support::process::Broker;
+use crate::support::crawl::{Crawl, urls};
+use crate::support::process::{Broker, agent};
 use crate::support::raw;
+use crate::support::site::Site;
+use crate::support::socket::Worker;
 use crate::support::{free_port, journey, tar_gz, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -130,5 +133,41 @@ fn a_call_whose_outcome_is_not_known_is_not_repeated() {
         stop("-CONT");
         assert_eq!(leader.process.0.wait().expect("it ends").code(), Some(75));
         assert_eq!(second.post("/api/v1/jobs", &job).await.0, 201);
+    });
+}
+
+#[test]
+fn agents_and_workers_that_know_the_standby_alone_have_sockets_and_stay_when_it_leads() {
+    const PAGES: usize = 150;
+    journey(async {
+        let site = Site::serve(PAGES);
+        let folder = tempfile::tempdir().expect("a folder");
+        let brief = ["--grace", "200", "--lease-ms", "1000"];
+        let (mut leader, standby) = pair(folder.path(), &brief, &brief);
+        let (first, second) = (Api::new(&leader.url), Api::new(&standby.url));
+        stands_by(&second).await;
+        let home = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(home.path().join("agent")).expect("a folder");
+        let _agent = agent(&standby.url, &home.path().join("agent"), &["--max-process-count", "3"]);
+        let mut crawl = Crawl::start(&site.url, home.path(), &["--broker", &standby.url, "--threads", "4"]);
+        until("some pages", || {
+            let there = crawl.lines().len() >= PAGES / 4;
+            async move { there.then_some(()) }
+        })
+        .await;
+        // The socket of a worker of its own, and that of the agent: the leader has both.
+        let worker = id();
+        let _open = Worker::watch(&second, &worker, &["it.Other"]).await;
+        for path in ["/api/v1/nodes".to_owned(), format!("/api/v1/workers/{worker}")] {
+            let (_, answer) = first.get(&path).await;
+            let one = if path.ends_with("nodes") { &answer["items"][0] } else { &answer };
+            assert_eq!(one["isOnline"], true, "{answer}");
+        }
+        leader.process.kill();
+        until("the standby leads", || async { (second.get("/readyz").await.0 == 200).then_some(()) }).await;
+        let status = crawl.over().await;
+        assert!(status.success());
+        assert_eq!(urls(&crawl.lines()), site.all().into_iter().collect::<Vec<_>>(), "each page once");
+        site.stop().await;
     });
 }

@@ -4,7 +4,6 @@ use crate::support::api::{Api, id};
 use crate::support::crawl::{Crawl, urls};
 use crate::support::process::{Broker, Process, WEBLOOM, agent};
 use crate::support::site::Site;
-use crate::support::socket::Worker as SocketWorker;
 use crate::support::{journey, until};
 use crate::tasks::{crew, job, over};
 use serde_json::{Value, json};
@@ -405,40 +404,6 @@ fn agents_and_workers_leave_one_that_hangs() {
         assert!(status.success());
         assert_eq!(urls(&crawl.lines()), site.all().into_iter().collect::<Vec<_>>(), "each page once");
         pair.leader.process.kill();
-        site.stop().await;
-    });
-}
-
-#[test]
-fn agents_and_workers_that_know_the_standby_alone_have_sockets_and_stay_when_it_leads() {
-    const PAGES: usize = 150;
-    journey(async {
-        let site = Site::serve(PAGES);
-        let mut pair = Pair::start(&[&["--grace", "200"][..], &BRIEF].concat());
-        let (first, second) = pair.apis();
-        stands_by(&second).await;
-        let home = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir(home.path().join("agent")).expect("a folder");
-        let _agent = agent(&pair.standby.url, &home.path().join("agent"), &["--max-process-count", "3"]);
-        let mut crawl = Crawl::start(&site.url, home.path(), &["--broker", &pair.standby.url, "--threads", "4"]);
-        until("some pages", || {
-            let there = crawl.lines().len() >= PAGES / 4;
-            async move { there.then_some(()) }
-        })
-        .await;
-        // The socket of a worker of its own, and that of the agent: the leader has both.
-        let worker = id();
-        let _open = SocketWorker::watch(&second, &worker, &["it.Other"]).await;
-        for path in ["/api/v1/nodes".to_owned(), format!("/api/v1/workers/{worker}")] {
-            let (_, answer) = first.get(&path).await;
-            let one = if path.ends_with("nodes") { &answer["items"][0] } else { &answer };
-            assert_eq!(one["isOnline"], true, "{answer}");
-        }
-        pair.leader.process.kill();
-        leads(&second).await;
-        let status = crawl.over().await;
-        assert!(status.success());
-        assert_eq!(urls(&crawl.lines()), site.all().into_iter().collect::<Vec<_>>(), "each page once");
         site.stop().await;
     });
 }
