@@ -46,7 +46,7 @@ struct Story {
     /// The status of the last try, if it failed, and its duration.
     status: Option<u16>,
     time: Option<u32>,
-    /// The site did not ask for a pause, it failed.
+    /// The last try failed, and the site did not ask for a pause: the request is given back after the others.
     has_failed: bool,
 }
 

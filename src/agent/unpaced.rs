@@ -21,6 +21,9 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+/// A pause that another block met this long before the beginning of a block still counts for it.
+const RECENT: Duration = Duration::from_secs(2);
+
 /// Downloads the requests of a block without a pace. Returns the requests that another node should try.
 pub async fn unpaced(
     downloader: &Downloader,
@@ -41,8 +44,8 @@ pub async fn unpaced(
     let mut permits: HashMap<usize, OwnedSemaphorePermit> = HashMap::new();
     let mut has_slot = true;
     let epoch = Instant::now();
-    // Pauses that the block has not looked at.
-    let mut pauses_since = epoch;
+    // Pauses that the block has not looked at; also those of a moment ago, of which the broker may not have known when it sent the block.
+    let mut pauses_since = epoch.checked_sub(RECENT).unwrap_or(epoch);
     let mut at_work = FuturesUnordered::new();
     let mut order = Order::new(requests);
     let mut posting: Option<LocalBoxFuture<'_, bool>> = None;
@@ -54,7 +57,7 @@ pub async fn unpaced(
         if rules.holds {
             let origins = crowd.paused_since(std::mem::replace(&mut pauses_since, Instant::now()));
             if !origins.is_empty() {
-                // Another block has met the answer, and the broker knows it.
+                // Another block has met the answer, and reports it.
                 give_back(&mut slots, requests, |origin| origins.contains(origin), &mut back);
             }
         }

@@ -75,7 +75,7 @@ impl Progress {
     }
 }
 
-/// The sites with a pace: `12 sites (3 active, 1 held)`.
+/// The sites that the run tells apart: `12 sites (3 active, 1 held)`.
 fn sites_text(SitesOfRun { total, active, held }: SitesOfRun) -> String {
     format!("{total} {} ({active} active, {held} held)", if total == 1 { "site" } else { "sites" })
 }

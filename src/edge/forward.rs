@@ -6,7 +6,7 @@
 use super::Edge;
 use super::access::Admission;
 use super::error::Failure;
-use super::ws::relay;
+use super::ws::{relay, wants_socket};
 use crate::protocol::brokers::BrokerRole;
 use crate::protocol::problem::Problem;
 use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
@@ -58,7 +58,7 @@ pub fn client(tls: rustls::ClientConfig) -> awc::Client {
 pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: web::Payload) -> HttpResponse {
     let Some(edge) = request.app_data::<web::Data<Edge>>().cloned() else { return refused(Problem::internal()) };
     let Some(leader) = edge.service.leader() else { return refused(Problem::standby(None)) };
-    let is_socket = request.headers().contains_key(header::UPGRADE);
+    let is_socket = wants_socket(&request);
     if request.headers().contains_key(FORWARDED) || is_socket && relay::leader_for(&edge, &request).is_none() {
         return refused(Problem::standby(Some(&leader.0)));
     }
@@ -108,7 +108,7 @@ async fn pass_on(edge: &Edge, leader: Leader, request: &HttpRequest, payload: we
     let mut response = HttpResponse::new(status);
     pass_headers(answer.headers(), response.headers_mut());
     let length = length_of(answer.headers());
-    let body = until_replaced(edge.service.is_replaced(leader), answer);
+    let body = until(edge.service.is_replaced(leader), answer);
     Ok(response.set_body(match length {
         _ if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => BoxBody::new(()),
         Some(length) => SizedStream::new(length, body).boxed(),
@@ -197,7 +197,7 @@ async fn addresses(url: &str) -> Vec<IpAddr> {
 }
 
 /// A body; it breaks off when the leader is replaced.
-pub(super) fn until_replaced<E: Into<Box<dyn std::error::Error>>>(
+fn until<E: Into<Box<dyn std::error::Error>>>(
     replaced: impl Future<Output = ()> + 'static,
     body: impl Stream<Item = Result<web::Bytes, E>> + 'static,
 ) -> impl Stream<Item = Result<web::Bytes, io::Error>> + 'static {

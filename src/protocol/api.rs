@@ -227,7 +227,7 @@ pub struct RunOutput {
     pub counters: Counters,
     /// Blocks by state.
     pub blocks: BlockCounts,
-    /// Sites of an active block run; absent: it has none with a pace.
+    /// Sites that an active block run tells apart: those with a pace or a robots.txt, held ones, and all with `MaxPerSite`. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<SitesOfRun>,
     /// Bytes of the bodies that a block run has downloaded, decompressed. Lists show 0 for runs that succeeded.

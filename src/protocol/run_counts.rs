@@ -27,6 +27,6 @@ pub struct SitesOfRun {
     pub total: u64,
     /// Sites with a block at a node.
     pub active: u64,
-    /// Sites that are held, for any reason.
+    /// Sites that are held, for any reason. Of more than 2,000 sites, those that are held under their own name.
     pub held: u64,
 }

@@ -92,14 +92,16 @@ pub struct RunSiteOutput {
     /// When the next request may begin; absent: at once, unless another run has the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// Milliseconds between two requests; 0: it has no pace.
-    pub delay: u64,
-    /// What the delay comes from; absent: there is none.
+    /// Milliseconds between two requests; 0: it has no pace; absent: the run is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<u64>,
+    /// What the delay comes from; absent: there is none, or the run is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_by: Option<DelayBy>,
-    /// Maximum number of concurrent requests.
-    pub connections: u16,
-    /// The hold; absent: it is not on hold.
+    /// Maximum number of concurrent requests; absent: the run is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u16>,
+    /// The hold; absent: it is not on hold, or the run is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldOutput>,
     /// The last error, if the site has not answered since.

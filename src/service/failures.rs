@@ -118,27 +118,21 @@ fn taken(block: &BlockFailures, filter: &FailureFilter, from: Cursor) -> Result<
 }
 
 /// Failed requests, and how many of them were queued again, by kind and status.
-type Counts = HashMap<(Option<FetchErrorKind>, Option<u16>), (u64, u64)>;
+pub(super) type Counts = HashMap<(Option<FetchErrorKind>, Option<u16>), (u64, u64)>;
 
-fn count(counts: &mut Counts, failed: &Failed) {
+pub(super) fn count(counts: &mut Counts, failed: &Failed) {
     let status = failed.error.is_none().then_some(failed.status);
     let count = counts.entry((failed.kind(), status)).or_default();
     count.0 += 1;
     count.1 += u64::from(failed.requeued_as.is_some());
 }
 
-fn sorted(counts: Counts) -> Vec<FailureCount> {
+/// The counts, the largest number first.
+pub(super) fn sorted(counts: Counts) -> Vec<FailureCount> {
     let mut items: Vec<FailureCount> =
         counts.into_iter().map(|((kind, status), (failed, requeued))| FailureCount { kind, status, failed, requeued }).collect();
     items.sort_by_key(|item| (Reverse(item.failed), item.kind.map(FetchErrorKind::name), item.status));
     items
-}
-
-/// Counts failed requests by kind and status, the largest number first.
-pub(super) fn counted(all: Vec<Failed>) -> Vec<FailureCount> {
-    let mut counts = Counts::new();
-    all.iter().for_each(|failed| count(&mut counts, failed));
-    sorted(counts)
 }
 
 /// Adds the URLs to the failures of a block.
@@ -183,7 +177,7 @@ impl Service {
         let (mut found, mut looked_at) = (Vec::new(), 0);
         // Do not return an empty page before the end, because clients treat it as the end of the list.
         while looked_at < MOST_LOOKED_AT || found.is_empty() {
-            let list = ListFailures { no, from: from.seq, limit: AT_ONCE };
+            let list = ListFailures { no, from: from.seq, limit: AT_ONCE, sites: Vec::new() };
             let blocks = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
             let mut some = Vec::new();
             for block in &blocks {
@@ -253,22 +247,33 @@ impl Service {
     /// The run does not exist.
     pub async fn failure_counts(&self, identity: Identity) -> Result<FailureCounts, Problem> {
         let no = self.stored_run(identity).await?.no;
-        let (mut counts, mut from, mut more) = (Counts::new(), 0, true);
+        let mut counts = Counts::new();
+        let more = self.count_failures(no, Vec::new(), |_, failed| count(&mut counts, failed)).await?;
+        let items = sorted(counts);
+        Ok(FailureCounts { items, more })
+    }
+
+    /// Calls `take` for each failed request of a run, with the site of its block; with `sites` only for those of these sites. Returns whether
+    /// there are more than one call counts.
+    pub(super) async fn count_failures(
+        &self,
+        no: i64,
+        sites: Vec<String>,
+        mut take: impl FnMut(Option<&str>, &Failed),
+    ) -> Result<bool, Problem> {
+        let mut from = 0;
         for _ in 0..MOST_COUNTED / AT_ONCE {
-            let blocks = self.context.store.read(ListFailures { no, from, limit: AT_ONCE }).await.map_err(|e| problem_of(&e))?;
+            let list = ListFailures { no, from, limit: AT_ONCE, sites: sites.clone() };
+            let blocks = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
             for block in &blocks {
-                of_text(&block.entries).map_err(|why| damaged(&why))?.iter().for_each(|failed| count(&mut counts, failed));
+                of_text(&block.entries).map_err(|why| damaged(&why))?.iter().for_each(|failed| take(block.site.as_deref(), failed));
             }
             match blocks.last().and_then(|last| last.seq.checked_add(1)) {
                 Some(next) if blocks.len() == AT_ONCE => from = next,
-                _ => {
-                    more = false;
-                    break;
-                }
+                _ => return Ok(false),
             }
         }
-        let items = sorted(counts);
-        Ok(FailureCounts { items, more })
+        Ok(true)
     }
 
     /// Requeues failed requests of a run, each at most once. If the run is over, a new run of its job begins with them.

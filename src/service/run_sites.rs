@@ -1,25 +1,23 @@
 //! The sites of a run.
 
 use super::Service;
-use super::failures::{counted, damaged};
+use super::failures::{Counts, count, sorted};
 use crate::actors::reply::problem_of;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Identity;
 use crate::domain::job::JobKind;
 use crate::domain::run::Run;
-use crate::domain::sites::url_at;
 use crate::protocol::api::Page;
-use crate::protocol::failed::{Failed, of_text};
 use crate::protocol::problem::Problem;
 use crate::protocol::sites::RunSiteOutput;
-use crate::store::{FailuresAtSites, ListRunSites, StoredRunSite};
+use crate::store::{ListRunSites, StoredRunSite};
 use std::collections::HashMap;
 
-/// Maximum number of blocks whose failures one call counts.
-const MOST_COUNTED: usize = 16_384;
+/// How a cursor of a run that is over begins; the name of a site follows. One of an active run is a number.
+const AFTER_SITE: char = '=';
 
 /// Selects the sites of a run to list.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct RunSiteFilter {
     /// The cursor of the previous page.
     pub cursor: Option<String>,
@@ -37,13 +35,18 @@ impl Service {
     pub async fn run_sites(&self, identity: Identity, filter: &RunSiteFilter) -> Result<Page<RunSiteOutput>, Problem> {
         let RunSiteFilter { cursor, limit, errors } = filter;
         let wrong = || Problem::invalid("cursor", "not a cursor of this list: send the `nextCursor` of the page before");
-        let from = cursor.as_deref().map(|text| text.parse::<SiteNo>().map_err(|_| wrong())).transpose()?.unwrap_or(0);
         let mut page = match self.context.addresses.runs.get(identity) {
-            Some(run) => run.sites(from, *limit).wait().await?,
+            Some(run) => {
+                let from = cursor.as_deref().map(|text| text.parse::<SiteNo>().map_err(|_| wrong())).transpose()?;
+                run.sites(from.unwrap_or(0), *limit).wait().await?
+            }
             None => {
                 let run = self.stored_run(identity).await?;
                 match run.state.is_final() {
-                    true => self.sites_of_ended(&run, from as usize, *limit).await?,
+                    true => {
+                        let after = cursor.as_deref().map(|text| text.strip_prefix(AFTER_SITE).ok_or_else(wrong)).transpose()?;
+                        self.sites_of_ended(&run, after.unwrap_or_default(), *limit).await?
+                    }
                     false if run.kind != JobKind::Block || run.queued => Page { items: Vec::new(), next_cursor: None },
                     false => return Err(Problem::busy("the run's actor is starting; retry later")),
                 }
@@ -55,33 +58,29 @@ impl Service {
         Ok(page)
     }
 
-    async fn sites_of_ended(&self, run: &Run, skip: usize, limit: usize) -> Result<Page<RunSiteOutput>, Problem> {
-        let list = ListRunSites { no: run.no, skip, limit: limit + 1 };
+    async fn sites_of_ended(&self, run: &Run, after: &str, limit: usize) -> Result<Page<RunSiteOutput>, Problem> {
+        let list = ListRunSites { no: run.no, after: after.to_owned(), limit: limit + 1 };
         let mut found = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
         let is_more = found.len() > limit;
         found.truncate(limit);
-        let output = |StoredRunSite { name, requests, success, error }| {
-            let (policy, rules) = (&run.queue.sites, &self.context.sites.rules);
-            let url = url_at(&name);
-            let pace = url.as_ref().map(|url| policy.pace(url, rules)).unwrap_or_default();
-            RunSiteOutput {
-                name,
-                left: requests.saturating_sub(success + error),
-                success,
-                error,
-                errors: Vec::new(),
-                pending: 0,
-                at_nodes: 0,
-                next_at: None,
-                delay: pace.delay_ms.into(),
-                delay_by: url.filter(|_| pace.delay_ms > 0).map(|url| policy.delay_by(pace.delay_ms, &url, false, rules)),
-                connections: pace.connections,
-                held: None,
-                last_error: None,
-            }
+        let next_cursor = found.last().filter(|_| is_more).map(|last| format!("{AFTER_SITE}{}", last.name));
+        // The pace that it had is not stored.
+        let output = |StoredRunSite { name, requests, success, error }| RunSiteOutput {
+            name,
+            left: requests.saturating_sub(success + error),
+            success,
+            error,
+            errors: Vec::new(),
+            pending: 0,
+            at_nodes: 0,
+            next_at: None,
+            delay: None,
+            delay_by: None,
+            connections: None,
+            held: None,
+            last_error: None,
         };
-        let items = found.into_iter().map(output).collect();
-        Ok(Page { items, next_cursor: is_more.then(|| (skip + limit).to_string()) })
+        Ok(Page { items: found.into_iter().map(output).collect(), next_cursor })
     }
 
     async fn add_errors(&self, identity: Identity, items: &mut [RunSiteOutput]) -> Result<(), Problem> {
@@ -90,13 +89,15 @@ impl Service {
             return Ok(());
         }
         let no = self.stored_run(identity).await?.no;
-        let read = FailuresAtSites { no, sites, limit: MOST_COUNTED };
-        let mut by_site: HashMap<String, Vec<Failed>> = HashMap::new();
-        for (site, entries) in self.context.store.read(read).await.map_err(|e| problem_of(&e))? {
-            by_site.entry(site).or_default().extend(of_text(&entries).map_err(|why| damaged(&why))?);
-        }
+        let mut by_site: HashMap<String, Counts> = sites.iter().map(|site| (site.clone(), Counts::new())).collect();
+        let take = |site: Option<&str>, failed: &_| {
+            if let Some(counts) = site.and_then(|site| by_site.get_mut(site)) {
+                count(counts, failed);
+            }
+        };
+        self.count_failures(no, sites, take).await?;
         for item in items {
-            item.errors = by_site.remove(&item.name).map(counted).unwrap_or_default();
+            item.errors = by_site.remove(&item.name).map(sorted).unwrap_or_default();
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use diesel::sql_types::Binary;
 use std::sync::Arc;
 
 /// Blocks of a run with requests that failed, in the order of their numbers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ListFailures {
     /// The run.
     pub no: i64,
@@ -26,6 +26,8 @@ pub struct ListFailures {
     pub from: Seq,
     /// At most this many.
     pub limit: usize,
+    /// Only blocks of these sites; empty: all blocks.
+    pub sites: Vec<String>,
 }
 
 /// The failures of a block.
@@ -49,13 +51,17 @@ impl ReadOp for ListFailures {
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         type Row = (i64, Vec<u8>, Option<String>, Option<i64>, Option<String>);
         let (_, last) = block_keys(self.no);
-        let rows: Vec<Row> = block_failure::table
+        let mut blocks = block_failure::table
             .inner_join(block::table.on(block::key.eq(block_failure::key)))
             .filter(block_failure::key.between(block_key(self.no, self.from), last))
             .order(block_failure::key)
             .limit(self.limit as i64)
             .select((block_failure::key, block_failure::entries, block::node_id, block::finish_time, block::site))
-            .load(from.conn)?;
+            .into_boxed();
+        if !self.sites.is_empty() {
+            blocks = blocks.filter(block::site.eq_any(&self.sites));
+        }
+        let rows: Vec<Row> = blocks.load(from.conn)?;
         let rows = rows.into_iter().map(|(key, entries, node, finish_time, site)| {
             Ok(BlockFailures {
                 seq: seq_of(key),

@@ -1,20 +1,19 @@
-//! The sites of a run as stored: how many of their requests have results, and which of these failed.
+//! The sites of a run as stored: how many of their requests have results.
 
 use super::columns::block_keys;
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
-use super::schema::{block, block_failure};
-use bytes::Bytes;
+use super::schema::block;
 use diesel::dsl::sum;
 use diesel::prelude::*;
 
 /// The sites of a run, by name, with the numbers of their requests. Reads all blocks of the run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ListRunSites {
     /// The run.
     pub no: i64,
-    /// Number of sites to skip.
-    pub skip: usize,
+    /// Only sites after this name; empty: all.
+    pub after: String,
     /// At most this many.
     pub limit: usize,
 }
@@ -40,10 +39,9 @@ impl ReadOp for ListRunSites {
         let (first, last) = block_keys(self.no);
         let rows: Vec<Row> = block::table
             .filter(block::key.between(first, last))
-            .filter(block::site.is_not_null())
+            .filter(block::site.gt(&self.after))
             .group_by(block::site)
             .order(block::site)
-            .offset(self.skip as i64)
             .limit(self.limit as i64)
             .select((block::site, sum(block::requests), sum(block::success), sum(block::error)))
             .load(from.conn)?;
@@ -52,34 +50,5 @@ impl ReadOp for ListRunSites {
             Some(StoredRunSite { name: name?, requests: count(requests), success: count(success), error: count(error) })
         };
         Ok(rows.into_iter().filter_map(site).collect())
-    }
-}
-
-/// The failures of the blocks of some sites of a run.
-#[derive(Debug, Clone)]
-pub struct FailuresAtSites {
-    /// The run.
-    pub no: i64,
-    /// The names of the sites.
-    pub sites: Vec<String>,
-    /// At most this many blocks.
-    pub limit: usize,
-}
-
-impl ReadOp for FailuresAtSites {
-    /// The name of the site, and the failed requests of a block: see [`crate::protocol::failed`].
-    type Output = Vec<(String, Bytes)>;
-
-    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let (first, last) = block_keys(self.no);
-        let rows: Vec<(Option<String>, Vec<u8>)> = block_failure::table
-            .inner_join(block::table.on(block::key.eq(block_failure::key)))
-            .filter(block_failure::key.between(first, last))
-            .filter(block::site.eq_any(&self.sites))
-            .order(block_failure::key)
-            .limit(self.limit as i64)
-            .select((block::site, block_failure::entries))
-            .load(from.conn)?;
-        Ok(rows.into_iter().filter_map(|(site, entries)| Some((site?, entries.into()))).collect())
     }
 }

@@ -43,18 +43,25 @@ export function sitesOf(id, noSites) {
   let [kindsOf, seen, looked, ended] = [new Map(), 0, 0];
   const list = query => at(`/runs/${id}/sites`, { limit: 100, ...query });
   async function count(failed, signal) {
-    const { items } = await getOnce(list({ errors: true }), signal).catch(noSites);
+    const { items } = await getOnce(list({ errors: true }), signal);
     kindsOf = new Map(items.map(site => [site.name, site.errors]));
     [seen, looked] = [failed, Date.now()];
   }
-  return async (isOver, signal) => {
-    if (isOver && ended) return ended;
-    const { items, nextCursor } = await (isOver ? getOnce(list(), signal) : get(list(), signal)).catch(noSites);
+  async function read(isOver, signal) {
+    const { items, nextCursor } = await (isOver ? getOnce(list(), signal) : get(list(), signal));
     const failed = items.reduce((sum, site) => sum + site.error, 0);
     if (failed !== seen && (isOver || Date.now() - looked >= EVERY)) await count(failed, signal);
-    const sites = { items: items.map(site => ({ ...site, errors: kindsOf.get(site.name) })), nextCursor };
-    if (isOver) ended = sites;
-    return sites;
+    return { items: items.map(site => ({ ...site, errors: kindsOf.get(site.name) })), nextCursor };
+  }
+  return async (isOver, signal) => {
+    if (isOver && ended) return ended;
+    try {
+      const sites = await read(isOver, signal);
+      if (isOver) ended = sites;
+      return sites;
+    } catch (error) {
+      return noSites(error);
+    }
   };
 }
 
@@ -64,8 +71,8 @@ export const runSites = (items, again) => table("Sites",
     ["Connections", "n"], "Held", "Actions"],
   items.map(site => ({
     key: site.name,
-    cells: [site.name, num(site.left), num(site.success), num(site.error), kinds(site.errors ?? []), num(site.atNodes), when(site.nextAt), num(site.delay),
-      DELAYS[site.delayBy] ?? "", num(site.connections), heldText(site), siteActions(site, again)],
+    cells: [site.name, num(site.left), num(site.success), num(site.error), kinds(site.errors ?? []), num(site.atNodes), when(site.nextAt), site.delay === undefined ? "" : num(site.delay),
+      DELAYS[site.delayBy] ?? "", site.connections === undefined ? "" : num(site.connections), heldText(site), siteActions(site, again)],
   })), "");
 
 export async function sites(page) {

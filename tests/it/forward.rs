@@ -157,12 +157,23 @@ fn agents_and_workers_that_know_the_standby_alone_have_sockets_and_stay_when_it_
         .await;
         // The socket of a worker of its own, and that of the agent: the leader has both.
         let worker = id();
-        let _open = Worker::watch(&second, &worker, &["it.Other"]).await;
+        let open = Worker::watch(&second, &worker, &["it.Other"]).await;
         for path in ["/api/v1/nodes".to_owned(), format!("/api/v1/workers/{worker}")] {
             let (_, answer) = first.get(&path).await;
             let one = if path.ends_with("nodes") { &answer["items"][0] } else { &answer };
             assert_eq!(one["isOnline"], true, "{answer}");
         }
+        // The leader learns that a client has left.
+        drop(open);
+        let path = format!("/api/v1/workers/{worker}");
+        until("the worker to be offline", || async { (first.get(&path).await.1["isOnline"] == false).then_some(()) }).await;
+        // A client with several addresses is to go to the leader.
+        let upgrade = |call: reqwest::RequestBuilder, to: &str| call.header("connection", "upgrade").header("upgrade", to);
+        let direct = second.request(Method::GET, &format!("/worker?workerid={}&direct=true", id()));
+        assert_eq!(second.send(upgrade(direct, "websocket")).await.1["type"], "/problems/standby");
+        // A client that would rather speak HTTP/2 wants no socket.
+        let group = second.request(Method::POST, "/api/v1/groups").body(json!({ "name": "g" }).to_string());
+        assert_eq!(second.send(upgrade(group, "h2c")).await.0, 201);
         leader.process.kill();
         until("the standby leads", || async { (second.get("/readyz").await.0 == 200).then_some(()) }).await;
         let status = crawl.over().await;

@@ -375,7 +375,11 @@ fn the_command_line_lists_holds_and_releases() {
         until("the end", || async { Some(api.state(&identity).await).filter(|run| run["state"] == "stopped") }).await;
         let table = run(&["run", "sites", &identity]).ok();
         assert!(a_failed(&table) && table.lines().all(|line| line.len() <= 100), "{table}");
-        let (_, page) = api.get(&format!("/api/v1/runs/{identity}/sites?limit=1&cursor=1")).await;
+        let path = format!("/api/v1/runs/{identity}/sites?limit=1&cursor=");
+        assert_eq!(api.get(&format!("{path}1")).await.0, 422, "a cursor of the active run");
+        let (_, page) = api.get(path.trim_end_matches("&cursor=")).await;
+        let cursor: String = page["nextCursor"].as_str().expect("there is more").replace('=', "%3D");
+        let (_, page) = api.get(&format!("{path}{cursor}")).await;
         assert_eq!((&page["items"][0]["name"], &page["items"][0]["left"]), (&json!("b.test"), &json!(2)), "{page}");
     });
 }

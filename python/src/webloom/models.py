@@ -2374,7 +2374,8 @@ class RunOutput(Model):
     retry_of: str | None = None
     #: Memory for the seen URLs, in bytes; absent like `consuming`.
     seen_bytes: int | None = None
-    #: Sites of an active block run; absent: it has none with a pace.
+    #: Sites that an active block run tells apart: those with a pace or a robots.txt, held ones, and all with
+    #: `MaxPerSite`. Absent: none.
     sites: SitesOfRun | None = None
     #: When its first attempt began.
     start_time: datetime | None = None
@@ -2405,10 +2406,6 @@ class RunSiteOutput(Model):
 
     #: Number of blocks of the run for this site that are at nodes.
     at_nodes: int
-    #: Maximum number of concurrent requests.
-    connections: int
-    #: Milliseconds between two requests; 0: it has no pace.
-    delay: int
     #: Requests to the site that failed.
     error: int
     #: Requests to the site that have no result yet.
@@ -2419,12 +2416,16 @@ class RunSiteOutput(Model):
     pending: int
     #: Requests to the site that succeeded.
     success: int
-    #: What the delay comes from; absent: there is none.
+    #: Maximum number of concurrent requests; absent: the run is over.
+    connections: int | None = None
+    #: Milliseconds between two requests; 0: it has no pace; absent: the run is over.
+    delay: int | None = None
+    #: What the delay comes from; absent: there is none, or the run is over.
     delay_by: DelayBy | None = None
     #: The failed requests by kind and status, the largest number first, if the call asks for them
     #: (`errors=true`).
     errors: list[FailureCount] | None = None
-    #: The hold; absent: it is not on hold.
+    #: The hold; absent: it is not on hold, or the run is over.
     held: HeldOutput | None = None
     #: The last error, if the site has not answered since.
     last_error: SiteErrorOutput | None = None
@@ -2636,7 +2637,7 @@ class SitesOfRun(Model):
 
     #: Sites with a block at a node.
     active: int
-    #: Sites that are held, for any reason.
+    #: Sites that are held, for any reason. Of more than 2,000 sites, those that are held under their own name.
     held: int
     #: All sites that the run has met.
     total: int

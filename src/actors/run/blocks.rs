@@ -46,7 +46,7 @@ impl RunActor {
             elsewhere: self.may_move(seq),
             holds: true,
             pace: None,
-            traceparent: self.is_traced().then(|| block_traceparent(&self.run, seq, lease.attempt)),
+            traceparent: self.is_traced(seq).then(|| block_traceparent(&self.run, seq, lease.attempt)),
             settings,
             requests: None,
         }
@@ -295,16 +295,15 @@ impl RunActor {
     }
 
     /// Whether a block gets a span: it is among the first.
-    fn is_traced(&self) -> bool {
-        self.context.telemetry.is_on() && self.kind.traced_blocks < MOST_TRACED
+    fn is_traced(&self, seq: Seq) -> bool {
+        self.context.telemetry.is_on() && seq < MOST_TRACED
     }
 
     /// A block has left its node: its span is sent.
     fn trace_block(&mut self, seq: Seq, lease: &Lease, lost: Option<&str>) {
-        if !self.is_traced() {
+        if !self.is_traced(seq) {
             return;
         }
-        self.kind.traced_blocks += 1;
         let node = (lease.node, self.context.addresses.node_name(lease.node));
         let left = BlockLeft { block: seq, attempt: lease.attempt, node, since: lease.since.on_the_wall(), now: Timestamp::now(), lost };
         self.context.telemetry.spans(|| [block_span(&self.run, left)]);

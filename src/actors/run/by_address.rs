@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// A lookup without a result after this many milliseconds is not waited for.
 const PATIENCE_MS: i64 = 60_000;
 
-/// What the next turn of a host belongs to: its present address. A host that gets another address while the one `before` is held does not
-/// escape the hold.
+/// What the next turn of a host belongs to: its present address. A host that gets another address while a pause was asked for at the one
+/// `before` does not escape it.
 fn name_of_turn(before: Option<&Arc<str>>, present: Arc<str>, is_held: impl Fn(&str) -> bool) -> Arc<str> {
     before.filter(|before| **before != present && is_held(before)).cloned().unwrap_or(present)
 }
@@ -71,7 +71,10 @@ impl RunActor {
         }
         if let Some(name) = self.known_address(&host) {
             let before = self.kind.turns.turn_names.get(&site);
-            let name = name_of_turn(before, name, |before| self.context.sites.board().held(before, now).is_some());
+            let name = name_of_turn(before, name, |before| {
+                let board = self.context.sites.board();
+                board.held_by_hand(before, now).is_some() || board.own_hold(before, now).is_some_and(|(_, why)| why.is_asked_for())
+            });
             self.kind.turns.turn_names.insert(site, name);
             return true;
         }

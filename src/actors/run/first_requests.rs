@@ -31,7 +31,7 @@ async fn first_requests(
     let Some(no) = store.read(GetRun(old)).await?.map(|run| run.no) else { return Ok(Ok(all.into_batch())) };
     let mut from = first;
     loop {
-        let listed = store.read(ListFailures { no, from, limit: AT_ONCE }).await?;
+        let listed = store.read(ListFailures { no, from, limit: AT_ONCE, sites: Vec::new() }).await?;
         let seqs: Vec<Seq> = listed.iter().map(|block| block.seq).filter(|seq| *seq <= last).collect();
         for block in store.read(ReadFailures { no, seqs }).await? {
             if let Err(why) = add(&mut all, identity, &block.entries, &block.prints, (&block.payload, block.raw_length)) {

@@ -92,8 +92,6 @@ pub struct Blocks {
     /// The time at which the first poll expires, and its timer.
     poll_timer: Option<(Timestamp, SpawnHandle)>,
     announced: usize,
-    /// Blocks with a span in the trace of the run.
-    traced_blocks: u32,
     /// When its attempt began, as far as this actor knows.
     attempt_began: Timestamp,
     /// The run is queued, waits for its next attempt, or reads its first requests.
@@ -374,7 +372,6 @@ impl Kind for Blocks {
             pollers: VecDeque::new(),
             poll_timer: None,
             announced: 0,
-            traced_blocks: 0,
             attempt_began: Timestamp::steady(),
             waits: true,
             begun: None,

@@ -12,7 +12,7 @@ fn ended(error: &FetchError, status: u16) -> Ended {
         // A body that cannot be decoded is no failure of the connection: it is not worth another try.
         FetchErrorKind::Body if error.retryable => Ended::Refused,
         _ if status > 0 => Ended::Answered(status),
-        FetchErrorKind::Connect | FetchErrorKind::Protocol | FetchErrorKind::Other => Ended::Refused,
+        FetchErrorKind::Connect | FetchErrorKind::Protocol => Ended::Refused,
         FetchErrorKind::Dns => Ended::Dns,
         FetchErrorKind::Tls => Ended::Tls,
         _ => Ended::Unknown,
@@ -24,8 +24,8 @@ fn given_back(back: &GivenBack, is_pause: bool) -> Option<Outcome> {
     let (error, status) = (back.error.as_ref()?, back.status.unwrap_or(0));
     let ended = match (error.kind, status) {
         (FetchErrorKind::Other, 0 | 429 | 503) if is_pause => return None,
-        // Nodes that do not report the status have this kind for it.
-        (FetchErrorKind::Other, 0) => Ended::Answered(500),
+        // Nodes that do not report the status have this kind for it. They report no duration either.
+        (FetchErrorKind::Other, 0) if back.time.is_none() => Ended::Answered(500),
         _ => ended(error, status),
     };
     Some(Outcome { ended, elapsed_ms: back.time.unwrap_or(0), retry_after_ms: None }).filter(|outcome| outcome.ended != Ended::Unknown)
@@ -150,6 +150,8 @@ mod tests {
         assert_eq!(of(vec![untried.clone(), failed.clone()], None), [(Ended::Answered(502), 30, None)]);
         let older = GivenBack { error: other.clone(), ..GivenBack::new(c, 2) };
         assert_eq!(of(vec![older.clone()], None), [(Ended::Answered(500), 0, None)], "an older node does not report the status");
+        let unanswered = GivenBack { error: other.clone(), time: Some(9), ..GivenBack::new(c, 2) };
+        assert_eq!(of(vec![unanswered], None), [], "there was no response");
         assert_eq!(of(vec![older], Some(7_000)), [(Ended::Answered(429), 0, Some(7_000))], "it asked for the pause");
         let asked = GivenBack { error: other, status: Some(503), ..GivenBack::new(c, 1) };
         let expected = [(Ended::Answered(502), 30, None), (Ended::Answered(429), 0, None)];
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(of(FetchErrorKind::Timeout, 200, true), Some(Ended::TimedOut));
         assert_eq!(of(FetchErrorKind::Body, 200, false), Some(Ended::Answered(200)), "it cannot be decoded");
         assert_eq!(of(FetchErrorKind::TooLarge, 200, false), Some(Ended::Answered(200)));
-        assert_eq!(of(FetchErrorKind::Other, 0, true), Some(Ended::Refused));
+        assert_eq!(of(FetchErrorKind::Other, 0, true), None, "the fault may be the agent's");
         assert_eq!((of(FetchErrorKind::ChangeIp, 0, true), has_begun(&index(FetchErrorKind::ChangeIp, 0, true))), (None, true));
         let none =
             Index { results: Vec::new(), back: vec![GivenBack::new(Fingerprint::of_key("a"), 1)], ..index(FetchErrorKind::Dns, 0, true) };

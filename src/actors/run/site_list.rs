@@ -11,7 +11,7 @@ use actix::Handler;
 use std::collections::{HashMap, HashSet};
 
 /// Up to this number of sites each is asked whether it is held. Of more, those are counted that are held under their own name.
-const MOST_ASKED: usize = 2_000;
+const MOST_LOOKED_UP: usize = 2_000;
 
 impl RunActor {
     /// The numbers of its sites; `None` if it has none.
@@ -23,12 +23,12 @@ impl RunActor {
         }
         let active: HashSet<SiteNo> = frontier.leases().filter_map(|(seq, _)| frontier.site_of(seq)).collect();
         let mut board = self.context.sites.board();
-        let held = if total > MOST_ASKED {
+        let held = if total > MOST_LOOKED_UP {
             board.all_held(now).iter().filter(|name| frontier.has_site(name)).count()
         } else {
             let is_held = |no: &SiteNo| {
-                let by_hand = board.held_by_hand(&frontier.site_name(*no), now).is_some();
-                by_hand || board.held(&self.turn_name(*no), now).is_some()
+                let (name, turn) = (frontier.site_name(*no), self.turn_name(*no));
+                board.held(&name, now).is_some() || turn != name && board.held(&turn, now).is_some()
             };
             (0..total as SiteNo).filter(is_held).count()
         };
@@ -38,19 +38,18 @@ impl RunActor {
     fn site_output(&mut self, site: &SiteCounts, at_nodes: usize) -> RunSiteOutput {
         let (now, pace) = (Timestamp::steady(), self.pace(site.no));
         let turn = self.turn_name(site.no);
-        let (mut view, by_host) = {
+        let (mut view, by_host, delay) = {
             let board = self.context.sites.board();
-            (board.view(&turn, now), board.view(&site.name, now))
+            (board.view(&turn, now), board.view(&site.name, now), board.granted(&turn, pace).delay_ms)
         };
         // A host that is held by hand, and whose turn belongs to its address.
         if let Some(by_host) = by_host.filter(|by_host| by_host.held.is_some()) {
             view = Some(by_host);
         }
-        let (mut next_at, mut delay) = (site.not_before, pace.delay_ms);
+        let mut next_at = site.not_before;
         let (mut held, mut held_by) = (None, None);
         if let Some(view) = view {
             next_at = next_at.max(view.next_at);
-            delay = delay.max(view.delay_ms.unwrap_or(0));
             (held, held_by) = (view.held, view.held_by);
         }
         let is_of_robots = self.kind.turns.slowed_by_robots.contains(&site.no);
@@ -64,13 +63,13 @@ impl RunActor {
             pending: site.queued as u64,
             at_nodes: at_nodes as u64,
             next_at: Some(next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
-            delay: delay.into(),
+            delay: Some(delay.into()),
             delay_by: match delay {
                 0 => None,
                 _ if delay > pace.delay_ms => Some(DelayBy::SlowAnswers),
                 _ => by_rules(),
             },
-            connections: pace.connections,
+            connections: Some(pace.connections),
             held: HeldOutput::of(held, held_by.as_deref()),
             last_error: self.context.sites.trouble(&site.name).map(Into::into),
         }

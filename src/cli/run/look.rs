@@ -190,7 +190,7 @@ pub fn describe(run: &Value) -> String {
             "sites met",
             run.get("sites").map(|sites| format!("{} in all, {} active, {} held", sites["total"], sites["active"], sites["held"])),
         ),
-        ("sites", run.get("crawling").map(treatment)),
+        ("crawling", run.get("crawling").map(treatment)),
         ("bounds", run.get("crawling").map(bounds).filter(|text| !text.is_empty())),
         ("worker", some(run, "workerId")),
         ("repeats", some(run, "retryOf")),
@@ -258,7 +258,7 @@ pub async fn instances(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Fail
 pub async fn sites(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
     let answer = shell.client.list(&["runs", &id, "sites"], &[("errors", Some("true".to_owned()))], args.limit as usize).await?;
-    let none = "the run has no sites with a pace; hosts without a pace are not listed, unless they are on hold";
+    let none = "the run has no sites to list: hosts without a pace and without a robots.txt are listed only if they are on hold";
     shell.show(&answer, |rows| table(rows, none, &crate::cli::site::OF_RUN))
 }
 

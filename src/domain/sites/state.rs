@@ -78,6 +78,12 @@ impl Why {
         Self::Operator,
     ];
 
+    /// Whether the site or an operator asked for the pause, so that it is not an effect of failures.
+    #[must_use]
+    pub const fn is_asked_for(self) -> bool {
+        matches!(self, Self::RetryAfter | Self::TooManyRequests | Self::Operator)
+    }
+
     /// The name, as the API has it.
     #[must_use]
     pub const fn name(self) -> &'static str {

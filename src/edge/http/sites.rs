@@ -101,7 +101,6 @@ pub async fn release(edge: web::Data<Edge>, caller: Caller, name: web::Path<Stri
 #[serde(deny_unknown_fields)]
 pub struct RunQuery {
     /// `nextCursor` of the previous page.
-    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
     /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]

@@ -80,8 +80,10 @@ pub fn routes() -> Vec<Resource> {
     ]
 }
 
-fn wants_socket(request: &HttpRequest) -> bool {
-    request.headers().contains_key(UPGRADE)
+/// Whether the caller asks for a WebSocket. Clients of HTTP/2 ask for `Upgrade: h2c`, which is ignored.
+pub(super) fn wants_socket(request: &HttpRequest) -> bool {
+    let upgrade = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
+    upgrade.is_some_and(|value| value.split(',').any(|one| one.trim().eq_ignore_ascii_case("websocket")))
 }
 
 /// Everybody may load the page; only nodes open a socket.
@@ -147,6 +149,8 @@ pub async fn root(
     if let Some(leader) = relay::leader_for(&edge, &request) {
         return Ok(relay::open(&edge, leader, &request, stream).await?);
     }
+    // The role may have changed since the caller was admitted.
+    edge.service.must_lead()?;
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     check_facts(&facts)?;

@@ -5,10 +5,10 @@
 use super::parameters;
 use crate::actors::session_sender::Line;
 use crate::edge::Edge;
-use crate::edge::forward::{FORWARDED, Leader, add_origin, pass_headers, until_replaced};
+use crate::edge::forward::{FORWARDED, Leader, add_origin, pass_headers};
 use crate::protocol::problem::Problem;
 use actix_codec::FramedParts;
-use actix_web::http::header::{HeaderMap, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION};
+use actix_web::http::header::{HeaderMap, SEC_WEBSOCKET_EXTENSIONS};
 use actix_web::rt::task::JoinHandle;
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws;
@@ -18,18 +18,20 @@ use futures_util::stream::{self, Stream, StreamExt as _};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, WriteHalf};
 use tokio_util::io::ReaderStream;
 
 /// The parameter of a client that knows several brokers: a standby refuses its socket, so that it connects to the leader itself.
 const DIRECT: &str = "direct";
 /// Bytes that are read at once.
-const PIECE: usize = 16 << 10;
+const PIECE: usize = 4 << 10;
 
-/// The leader to which a socket is passed on: this broker is a standby, and the client knows no other.
+/// The leader to which a socket is passed on: this broker is a standby, another one leads, and the client knows no other.
 pub(in crate::edge) fn leader_for(edge: &Edge, request: &HttpRequest) -> Option<Leader> {
     let is_direct = parameters(request).is_ok_and(|query| query.get(DIRECT).is_some_and(|value| value == "true"));
-    if is_direct || request.headers().contains_key(FORWARDED) { None } else { edge.service.leader() }
+    let is_for_leader = is_direct || request.headers().contains_key(FORWARDED) || edge.service.makes_way();
+    if is_for_leader { None } else { edge.service.leader() }
 }
 
 /// Opens a socket at the leader, and passes on what comes on either of the two.
@@ -45,11 +47,11 @@ pub(in crate::edge) async fn open(
     let mut headers = HeaderMap::new();
     pass_headers(request.headers(), &mut headers);
     add_origin(edge, request, &mut headers);
+    // The client would not learn of an extension that the leader chooses.
+    headers.remove(SEC_WEBSOCKET_EXTENSIONS);
     let mut call = client.ws(format!("{}{path}", leader.0));
     for (name, value) in &headers {
-        if *name != SEC_WEBSOCKET_KEY && *name != SEC_WEBSOCKET_VERSION {
-            call = call.header(name.clone(), value.clone());
-        }
+        call = call.header(name.clone(), value.clone());
     }
     let connected = tokio::select! {
         connected = call.connect() => connected,
@@ -61,26 +63,32 @@ pub(in crate::edge) async fn open(
     let (from_leader, to_leader) = tokio::io::split(io);
     let upload = Upload(actix_web::rt::spawn(upload(payload, to_leader)));
     let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
-    let frames = until_replaced(edge.service.is_replaced(leader), frames(read_buf.freeze(), from_leader));
-    // The write half of the connection closes after the last frame, so that the client does not wait.
+    let (replaced, ending) = (edge.service.is_replaced(leader), edge.traffic.ending());
+    let over = async move {
+        tokio::select! {
+            () = replaced => {}
+            () = ending => {}
+        }
+    };
+    // Yields nothing: keeps the upload alive until the last frame, and then closes the write half of the connection, so that the client does
+    // not wait for this broker, nor this broker for the client.
     let end = stream::poll_fn(move |_| {
         let _upload = &upload;
         if let Some(line) = &line {
             line.finish();
         }
-        std::task::Poll::Ready(None)
+        Poll::Ready(None)
     });
-    let ending = edge.traffic.ending();
-    Ok(answer.streaming(frames.chain(end).take_until(Box::pin(ending))))
+    Ok(answer.streaming(frames(read_buf.freeze(), from_leader).take_until(Box::pin(over)).chain(end)))
 }
 
 fn refused(leader: &Leader, error: &WsClientError) -> Problem {
+    log::debug!("the leader did not open a socket leader={} error={error}", leader.0);
     match error {
-        WsClientError::InvalidResponseStatus(status) => Problem::socket_refused(&leader.0, status.as_u16()),
-        error => {
-            log::debug!("the leader cannot be reached leader={} error={error}", leader.0);
-            Problem::leader_unreachable(&leader.0)
+        WsClientError::InvalidResponseStatus(status) if status.is_client_error() || status.is_server_error() => {
+            Problem::socket_refused(&leader.0, status.as_u16())
         }
+        _ => Problem::leader_unreachable(&leader.0),
     }
 }
 

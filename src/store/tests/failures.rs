@@ -36,7 +36,7 @@ async fn two_runs(store: &Store) -> [(Run, i64); 2] {
 }
 
 async fn listed(store: &Store, no: i64, from: u32, limit: usize) -> Vec<(u32, Bytes)> {
-    let rows = store.read(ListFailures { no, from, limit }).await.expect("read");
+    let rows = store.read(ListFailures { no, from, limit, sites: Vec::new() }).await.expect("read");
     rows.into_iter().map(|row| (row.seq, row.entries)).collect()
 }
 
@@ -146,20 +146,21 @@ fn sites_of_a_run_are_counted_with_their_failures() {
         for seq in [1, 2, 3] {
             store.write(failing(&owned, seq)).await.expect("stored");
         }
-        let list = async |skip, limit| {
-            let sites = store.read(ListRunSites { no: owned.0.no, skip, limit }).await.expect("read");
+        let list = async |after: &str, limit| {
+            let sites = store.read(ListRunSites { no: owned.0.no, after: after.to_owned(), limit }).await.expect("read");
             sites.into_iter().map(|site| (site.name, site.requests, site.success, site.error)).collect::<Vec<_>>()
         };
         let [a, b, c] = [("a.test".to_owned(), 6, 4, 2), ("b.test".to_owned(), 3, 0, 0), ("c.test".to_owned(), 3, 0, 0)];
-        assert_eq!(list(0, 10).await, [a, b.clone(), c]);
-        assert_eq!(list(1, 1).await, [b]);
-        let failures = async |sites: &[&str], limit| {
+        assert_eq!(list("", 10).await, [a, b.clone(), c]);
+        assert_eq!(list("a.test", 1).await, [b]);
+        let failures = async |sites: &[&str], from, limit| {
             let sites = sites.iter().map(|site| (*site).to_owned()).collect();
-            store.read(FailuresAtSites { no: owned.0.no, sites, limit }).await.expect("read")
+            let blocks = store.read(ListFailures { no: owned.0.no, from, limit, sites }).await.expect("read");
+            blocks.into_iter().map(|block| block.seq).collect::<Vec<_>>()
         };
-        let of = |seq| ("a.test".to_owned(), text(seq).1);
-        assert_eq!(failures(&["a.test", "b.test"], 9).await, [of(1), of(2)]);
-        assert_eq!(failures(&["a.test"], 1).await, [of(1)]);
-        assert_eq!(failures(&["c.test"], 9).await, []);
+        assert_eq!(failures(&["a.test", "b.test"], 0, 9).await, [1, 2]);
+        assert_eq!((failures(&["a.test"], 0, 1).await, failures(&["a.test"], 2, 1).await), (vec![1], vec![2]));
+        assert_eq!(failures(&["c.test"], 0, 9).await, [0; 0]);
+        assert_eq!(failures(&[], 0, 9).await, [1, 2, 3]);
     });
 }
