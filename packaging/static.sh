@@ -2,7 +2,7 @@
 # Builds the program as one static file, which runs on any Linux of its architecture: `bash packaging/static.sh [ARCHITECTURE]`, x86_64 or
 # aarch64; this machine's unless said. It prints the path of the file. PROFILE=release takes another profile of Cargo than `dist`.
 #
-# It needs rustup and Python with venv. The C compiler for both architectures is Zig's, from a wheel, under target/tools.
+# It needs rustup, Python with venv, and readelf (binutils). The C compiler for both architectures is Zig's, from a wheel, under target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +29,8 @@ rustup target list --installed | grep -qx "$target" || rustup target add "$targe
 
 PATH=$(realpath "$zig/bin"):$PATH cargo zigbuild --locked --profile "$profile" --target "$target" --bin webloom
 program=$folder/$target/${profile/#dev/debug}/webloom
-if [[ "$(readelf --wide --program-headers --dynamic "$program")" == *@(INTERP|NEEDED)* ]]; then
+headers=$(readelf --wide --program-headers --dynamic "$program")
+if [[ $headers == *@(INTERP|NEEDED)* ]]; then
     echo "$program needs libraries of the system, so it is not static" >&2
     exit 1
 fi

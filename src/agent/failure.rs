@@ -65,10 +65,10 @@ const LAYERS: [&str; 5] = ["client error (Connect)", "client error (SendRequest)
 /// The causes as text, without repetitions and without the URL, which the result already has.
 fn words(error: &reqwest::Error) -> String {
     let texts: Vec<String> = causes(error).skip(1).map(|cause| cause.to_string()).collect();
-    told(texts).unwrap_or_else(|| error.to_string())
+    joined_causes(texts).unwrap_or_else(|| error.to_string())
 }
 
-fn told(mut texts: Vec<String>) -> Option<String> {
+fn joined_causes(mut texts: Vec<String>) -> Option<String> {
     let last = texts.pop()?;
     let mut words: Vec<String> = Vec::new();
     for text in texts.into_iter().filter(|text| !LAYERS.contains(&text.as_str())).chain([last]) {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_layers_of_the_client_are_left_out() {
-        let of = |texts: &[&str]| told(texts.iter().map(|text| (*text).to_owned()).collect());
+        let of = |texts: &[&str]| joined_causes(texts.iter().map(|text| (*text).to_owned()).collect());
         let causes = ["client error (Connect)", "dns error", "error resolving DNS", "there is no such name"];
         assert_eq!(of(&causes).as_deref(), Some("there is no such name"));
         assert_eq!(of(&["client error (Connect)"]).as_deref(), Some("client error (Connect)"), "there is nothing else");

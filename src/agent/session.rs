@@ -80,7 +80,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                         heartbeat = ticks(agent.config.heartbeat.min(Duration::from_millis(every)));
                         agent.reporter.online.notify_waiters();
                         agent.programs.connected(outbox.clone());
-                        log::info!("connected broker={} node={}", agent.config.broker, agent.node_id);
+                        log::info!("connected broker={} node_id={}", agent.config.broker, agent.node_id);
                         Ok(())
                     }
                     Ok(Some((message, bulk))) => {

@@ -3,7 +3,7 @@
 use super::block::Work;
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
-use crate::domain::trace::{BlockWork, ProgramWork, Span, Status, block_work_span, program_span};
+use crate::domain::trace::{AgentWork, Span, Status, block_work_span, program_span};
 use crate::protocol::application::{ProgramOrder, ProgramReport, ProgramState};
 use crate::protocol::node::Block;
 use std::rc::Rc;
@@ -42,16 +42,16 @@ impl Drop for BlockTrace<'_> {
     fn drop(&mut self) {
         let (Some(sink), Some(traceparent)) = (self.sink, &self.block.traceparent) else { return };
         let (counts, status) = match self.work.take() {
-            Some(Work { counts, failure: None }) => (counts, Status::Ok),
-            Some(Work { counts, failure: Some(why) }) => (counts, Status::Error(why)),
-            // The broker does not need its results any more.
-            None => Default::default(),
+            Some(Work { counts, failure: None }) => (Some(counts), Status::Ok),
+            Some(Work { counts, failure: Some(why) }) => (Some(counts), Status::Error(why)),
+            // The broker does not need its results any more, so they are not counted.
+            None => (None, Status::Unset),
         };
-        let Block { block_id: block, identity: run, attempt, pace, .. } = self.block;
-        let (block, run, attempt, site) = (*block, *run, *attempt, pace.as_ref().map(|pace| pace.site.as_str()));
+        let Block { block_id, identity: run, attempt, pace, .. } = self.block;
+        let (run, attempt, site) = (*run, *attempt, pace.as_ref().map(|pace| pace.site.as_str()));
         let Self { node, since, began, .. } = *self;
-        let work = BlockWork { block, run, attempt, node, site, since, began, ended: Timestamp::now(), counts, status };
-        block_work_span(traceparent, work).into_iter().for_each(|span| sink(span));
+        let work = AgentWork { run, attempt, node, since, began, ended: Timestamp::now(), status };
+        block_work_span(traceparent, *block_id, site, counts, work).into_iter().for_each(|span| sink(span));
     }
 }
 
@@ -67,9 +67,9 @@ pub fn program(
     let exit = last.exit.clone().unwrap_or_default();
     let status = match (last.state, &last.error, exit.code, exit.signal, &exit.ended_by) {
         (_, Some(error), ..) => Status::Error(error.message.clone()),
-        (ProgramState::Exited, None, Some(0), ..) => Status::Ok,
         // An order ended it.
         (.., Some(by)) if by != "timeout" => Status::Unset,
+        (ProgramState::Exited, None, Some(0), ..) => Status::Ok,
         (.., Some(_)) => Status::Error("it took longer than its timeout".to_owned()),
         (_, _, Some(code), ..) => Status::Error(format!("exit code {code}")),
         (_, _, _, Some(signal), _) => Status::Error(format!("signal {signal}")),
@@ -84,19 +84,8 @@ pub fn program(
         last.exit.is_some().then_some(("webloom.program.lines", i64::try_from(exit.lines).unwrap_or(i64::MAX))),
         number("process.pid", last.pid.map(u64::from)),
     ];
-    let span = program_span(ProgramWork {
-        trace,
-        parent,
-        run: order.program.identity,
-        job_name: &order.job_name,
-        instance: order.program.instance,
-        attempt: order.program.attempt,
-        node,
-        since,
-        began,
-        ended: last.at,
-        numbers: numbers.into_iter().flatten().collect(),
-        status,
-    });
+    let (run, attempt) = (order.program.identity, order.program.attempt);
+    let work = AgentWork { run, attempt, node, since, began, ended: last.at, status };
+    let span = program_span((trace, parent), &order.job_name, order.program.instance, numbers.into_iter().flatten(), work);
     span.into_iter().for_each(|span| sink(span));
 }

@@ -7,7 +7,7 @@ mod of_agent;
 mod of_run;
 
 #[cfg(feature = "agent")]
-pub use of_agent::{BlockWork, Counts, ProgramWork, block_work_span, program_span};
+pub use of_agent::{AgentWork, Counts, block_work_span, program_span};
 #[cfg(feature = "broker")]
 pub use of_run::{Attempt, BlockLeft, Peer, attempt_span, block_span, block_traceparent, run_spans};
 

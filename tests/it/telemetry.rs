@@ -48,7 +48,7 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
         worker.report(&second, "success", json!({ "result": 1 }));
         let run = over(&api, run["identity"].as_str().expect("an id")).await;
         assert_eq!((&run["state"], &run["attempt"]), (&json!("success"), &json!(2)), "{run}");
-        let (mut agent, on_node) = work_of_an_agent(&api, &collector.url).await;
+        let (mut agent, on_node, traceparent) = work_of_an_agent(&api, &collector.url).await;
         // A program that stops sends what is left.
         assert!(agent.terminate().success());
         assert!(broker.process.terminate().success());
@@ -56,7 +56,7 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
         let got = collector.got();
         let (refused, got) = got.split_first().expect("a request");
         assert!(got.iter().any(|again| again.path == refused.path && again.bytes == refused.bytes), "it is sent again");
-        check_agent(got, &on_node);
+        check_agent(got, &on_node, &traceparent);
         let of_broker =
             |got: &&Got| Fields::read(&got.bytes).all(1).iter().all(|part| attributes(&part.one(1), 1)["service.name"] == "webloom-broker");
         let got: Vec<Got> = got.iter().filter(of_broker).cloned().collect();
@@ -109,8 +109,8 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
     });
 }
 
-/// A block and a program at an agent that sends its spans. Returns it with the runs of both.
-async fn work_of_an_agent(api: &Api, collector: &str) -> (Process, [String; 2]) {
+/// A block and a program at an agent that sends its spans. Returns it with the runs of both, and the `TRACEPARENT` of the program.
+async fn work_of_an_agent(api: &Api, collector: &str) -> (Process, [String; 2], String) {
     let folder = tempfile::tempdir().expect("a folder");
     let room = ["--heartbeat", "1", "--download-allow", "127.0.0.0/8", "--applications", "--application-users", "root"];
     let agent = agent(&api.url, folder.path(), &[&room[..], &["--otlp-endpoint", collector]].concat());
@@ -125,13 +125,18 @@ async fn work_of_an_agent(api: &Api, collector: &str) -> (Process, [String; 2]) 
     until("a node", || async { Some(api.get("/api/v1/nodes").await.1).filter(|nodes| nodes["items"][0]["load"].is_object()) }).await;
     let program = api.trigger(job["id"].as_str().expect("an id")).await;
     assert_eq!(over(api, &program).await["state"], "failed");
+    // What the program itself sends belongs to its span.
+    let (_, logs) = api.get(&format!("/api/v1/runs/{program}/logs")).await;
+    let lines = logs["items"].as_array().expect("lines").iter().filter_map(|line| line["text"].as_str());
+    let told: Vec<String> = lines.filter(|text| text.starts_with("00-")).map(str::to_owned).collect();
+    let [traceparent] = <[String; 1]>::try_from(told).unwrap_or_else(|_| panic!("{logs}"));
     until("the pages", || async { Some(api.state(&crawl).await).filter(|run| run["success"] == 1 && run["error"] == 1) }).await;
     site.stop().await;
-    (agent, [crawl, program])
+    (agent, [crawl, program], traceparent)
 }
 
 /// What the agent did belongs to the spans of the broker.
-fn check_agent(got: &[Got], runs: &[String; 2]) {
+fn check_agent(got: &[Got], runs: &[String; 2], traceparent: &str) {
     let (spans, _) = items(got, "/v1/traces");
     let of = |name: &str, kind: u64, run: &str| {
         let is_it = |span: &&Fields| span.text(5) == name && span.number(6) == kind && attributes(span, 9)["webloom.run.id"] == *run;
@@ -142,8 +147,9 @@ fn check_agent(got: &[Got], runs: &[String; 2]) {
     let (attempt, program) = (of("attempt", 3, &program), of("program", 2, &program));
     for (parent, span) in [(dispatched, block), (attempt, program)] {
         assert_eq!((span.hex(1), span.hex(4)), (parent.hex(1), parent.hex(2)), "{span:?}");
-        assert!(span.number(7) <= span.number(8), "{span:?}");
     }
+    assert!(dispatched.number(7) <= block.number(7), "{block:?} in {dispatched:?}");
+    assert_eq!(traceparent, format!("00-{}-{}-01", program.hex(1), program.hex(2)));
     let about = attributes(block, 9);
     let counts = ["success", "failed", "given_back"].map(|kind| about[&format!("webloom.requests.{kind}")].as_str());
     assert_eq!((counts, block.one(15).number(3)), (["1", "1", "0"], 1), "{about:?}");

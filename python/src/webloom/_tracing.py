@@ -20,11 +20,12 @@ else:
 
 def span_of(task: TaskContext) -> AbstractContextManager[None]:
     """The span in which a task runs, below the span of its attempt."""
-    return _span_of(task, task.traceparent) if is_installed and task.traceparent is not None else nullcontext()
+    traceparent = task.traceparent if is_installed else None
+    return nullcontext() if traceparent is None else _span_of(task, traceparent)
 
 
 @contextlib.contextmanager
-def _span_of(task: TaskContext, traceparent: str | None) -> Iterator[None]:
+def _span_of(task: TaskContext, traceparent: str) -> Iterator[None]:
     attributes: dict[str, str | int] = {
         "webloom.run.id": task.run_id,
         "webloom.job.id": task.job_id,

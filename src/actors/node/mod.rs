@@ -216,8 +216,8 @@ impl Handler<SessionOpened> for NodeActor {
         let _timed = self.guard.timed("node.session_opened");
         self.facts = m.facts;
         let old = self.sender.replace(m.sender);
-        let closed = u8::from(old.is_some());
-        log::info!("node connected again node_id={} node={} closed_connections={closed}", self.id(), self.facts.shown_name());
+        let replaces = old.is_some();
+        log::info!("node connected again node_id={} node={} replaces_open_connection={replaces}", self.id(), self.facts.shown_name());
         if let Some(old) = old {
             old.send(message::close("the node has opened a new connection"));
         }

@@ -168,7 +168,7 @@ impl WorkerActor {
             Ok(record) if !this.heed(&record, true, ctx) => reply.send(Err(kicked(&record))),
             Ok(record) => {
                 let name = record.name.as_deref().unwrap_or_default();
-                log::info!("worker connected worker_id={} worker={name} class_names={}", this.id, class_names.join(","));
+                log::info!("worker watches classes worker_id={} worker={name} class_names={}", this.id, class_names.join(","));
                 this.send(ToWorker::Watching { class_names: class_names.clone() });
                 this.meet_hand(record, &facts, &tasks);
                 this.context.registry().worker_watches(this.id, class_names, runs);

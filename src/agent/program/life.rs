@@ -49,8 +49,10 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
             Err(last) => last,
         };
         log::info!("program ended run_id={} instance={} state={:?}", last.program.identity, last.program.instance, last.state);
-        let began = launch::read::<Started>(&program.folder, STATE).ok().flatten().map(|started| started.at);
-        programs.trace(&program, (since.or(began).unwrap_or(last.at), began), &last);
+        if programs.sink.is_some() {
+            let began = launch::read::<Started>(&program.folder, STATE).ok().flatten().map(|started| started.at);
+            programs.trace(&program, (since.or(began).unwrap_or(last.at), began), &last);
+        }
         let record = {
             let mut record = program.record.borrow_mut();
             record.last = Some(last.clone());

@@ -17,118 +17,84 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// What an agent did for a block.
+/// A block or a program that an agent carried out.
 #[derive(Debug)]
-pub struct BlockWork<'a> {
-    /// The block.
-    pub block: BlockId,
+pub struct AgentWork {
     /// Its run.
     pub run: Identity,
     /// Its attempt.
     pub attempt: u32,
     /// The node.
     pub node: NodeId,
-    /// The site, in a block with a pace.
-    pub site: Option<&'a str>,
-    /// When it arrived.
+    /// When it arrived; for a program that an earlier agent got, when it began.
     pub since: Timestamp,
-    /// When it left its queue.
+    /// When the work on it began.
     pub began: Option<Timestamp>,
     /// When it ended.
     pub ended: Timestamp,
-    /// Its requests.
-    pub counts: Counts,
     /// Whether it succeeded.
     pub status: Status,
 }
 
-/// The span of what an agent did for a block. `None`: its broker sends no spans.
+/// The span of what an agent did for a block, and the site of a block with a pace. `None`: its broker sends no spans.
 #[must_use]
-pub fn block_work_span(traceparent: &str, work: BlockWork<'_>) -> Option<Span> {
-    let BlockWork { block, run, attempt, node, site, since, began, ended, counts, status } = work;
-    let seq = block.seq_in(run)?;
-    let count = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
-    let mut attributes = of_run(run, node, attempt);
-    attributes.extend([
-        ("webloom.block", Value::Int(seq.into())),
-        ("webloom.requests.success", count(counts.success)),
-        ("webloom.requests.failed", count(counts.failed)),
-        ("webloom.requests.given_back", count(counts.given_back)),
-        ("webloom.bytes", count(counts.bytes)),
-    ]);
-    attributes.extend(site.map(|site| ("webloom.site", Value::Text(site.to_owned()))));
+pub fn block_work_span(traceparent: &str, block: BlockId, site: Option<&str>, counts: Option<Counts>, work: AgentWork) -> Option<Span> {
+    let seq = block.seq_in(work.run)?;
     let context = TraceContext::parse(traceparent)?;
-    Some(Span {
-        trace: u128::from_str_radix(&context.trace_id, 16).ok()?,
-        id: SpanId::of_block_work(run, seq, attempt),
-        parent: Some(context.span?),
-        name: "block".to_owned(),
-        side: Side::Server,
-        start: since.min(ended),
-        end: ended,
-        status,
-        attributes,
-        events: began.map(|at| (at, "begun")).into_iter().collect(),
-    })
+    let id = SpanId::of_block_work(work.run, seq, work.attempt);
+    let mut span = work.span((&context.trace_id, context.span?), id, "block")?;
+    let count = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
+    span.attributes.push(("webloom.block", Value::Int(seq.into())));
+    span.attributes.extend(counts.into_iter().flat_map(|counts| {
+        [
+            ("webloom.requests.success", count(counts.success)),
+            ("webloom.requests.failed", count(counts.failed)),
+            ("webloom.requests.given_back", count(counts.given_back)),
+            ("webloom.bytes", count(counts.bytes)),
+        ]
+    }));
+    span.attributes.extend(site.map(|site| ("webloom.site", Value::Text(site.to_owned()))));
+    Some(span)
 }
 
-/// A program that ended.
-#[derive(Debug)]
-pub struct ProgramWork<'a> {
-    /// The trace, and the span of the attempt: 32 and 16 hexadecimal digits.
-    pub trace: &'a str,
-    /// See `trace`.
-    pub parent: SpanId,
-    /// Its run.
-    pub run: Identity,
-    /// Its job, by name.
-    pub job_name: &'a str,
-    /// Its instance.
-    pub instance: u32,
-    /// Its attempt.
-    pub attempt: u32,
-    /// The node.
-    pub node: NodeId,
-    /// When its order arrived, or, if an earlier agent got it, when the program began.
-    pub since: Timestamp,
-    /// When the program began.
-    pub began: Option<Timestamp>,
-    /// When it ended.
-    pub ended: Timestamp,
-    /// Numbers about it, by the names of their attributes.
-    pub numbers: Vec<(&'static str, i64)>,
-    /// Whether it succeeded.
-    pub status: Status,
-}
-
-/// The span of a program.
+/// The span of an instance of a program, below the span of its attempt: the trace and that span, both as its order has them. `numbers` are
+/// more attributes.
 #[must_use]
-pub fn program_span(work: ProgramWork<'_>) -> Option<Span> {
-    let ProgramWork { trace, parent, run, job_name, instance, attempt, node, since, began, ended, numbers, status } = work;
-    let mut attributes = of_run(run, node, attempt);
-    attributes.push(("webloom.job.name", Value::Text(job_name.to_owned())));
-    attributes.push(("webloom.instance", Value::Int(instance.into())));
-    attributes.extend(numbers.into_iter().map(|(name, number)| (name, Value::Int(number))));
-    Some(Span {
-        trace: u128::from_str_radix(trace, 16).ok()?,
-        id: SpanId::of_program(run, instance, attempt),
-        parent: Some(parent),
-        name: "program".to_owned(),
-        side: Side::Server,
-        start: since.min(ended),
-        end: ended,
-        status,
-        attributes,
-        events: began.map(|at| (at, "begun")).into_iter().collect(),
-    })
+pub fn program_span(
+    parent: (&str, SpanId),
+    job_name: &str,
+    instance: u32,
+    numbers: impl IntoIterator<Item = (&'static str, i64)>,
+    work: AgentWork,
+) -> Option<Span> {
+    let id = SpanId::of_program(work.run, instance, work.attempt);
+    let mut span = work.span(parent, id, "program")?;
+    span.attributes.push(("webloom.job.name", Value::Text(job_name.to_owned())));
+    span.attributes.push(("webloom.instance", Value::Int(instance.into())));
+    span.attributes.extend(numbers.into_iter().map(|(name, number)| (name, Value::Int(number))));
+    Some(span)
 }
 
-fn of_run(run: Identity, node: NodeId, attempt: u32) -> Vec<(&'static str, Value)> {
-    vec![
-        ("webloom.run.id", Value::Text(run.to_string())),
-        ("webloom.node.id", Value::Text(node.to_string())),
-        ("webloom.attempt", Value::Int(attempt.into())),
-    ]
+impl AgentWork {
+    fn span(self, (trace, parent): (&str, SpanId), id: SpanId, name: &str) -> Option<Span> {
+        let Self { run, attempt, node, since, began, ended, status } = self;
+        Some(Span {
+            trace: u128::from_str_radix(trace, 16).ok()?,
+            id,
+            parent: Some(parent),
+            name: name.to_owned(),
+            side: Side::Server,
+            start: since.min(ended),
+            end: ended,
+            status,
+            attributes: vec![
+                ("webloom.run.id", Value::Text(run.to_string())),
+                ("webloom.node.id", Value::Text(node.to_string())),
+                ("webloom.attempt", Value::Int(attempt.into())),
+            ],
+            events: began.map(|at| (at, "begun")).into_iter().collect(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -139,19 +105,18 @@ mod tests {
     fn a_block_belongs_to_the_span_of_its_dispatch() {
         let run = Identity::random();
         let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", SpanId(10));
-        let work = || BlockWork {
-            block: BlockId::new(run, 7),
+        let work = || AgentWork {
             run,
             attempt: 2,
             node: NodeId::random(),
-            site: Some("example.com"),
             since: Timestamp(1_000),
             began: Some(Timestamp(1_100)),
             ended: Timestamp(2_000),
-            counts: Counts { success: 3, failed: 1, given_back: 0, bytes: 500 },
             status: Status::Ok,
         };
-        let span = block_work_span(&format!("00-{trace}-{parent}-01"), work()).expect("a span");
+        let counts = Counts { success: 3, failed: 1, given_back: 0, bytes: 500 };
+        let span_of = |traceparent: &str| block_work_span(traceparent, BlockId::new(run, 7), Some("example.com"), Some(counts), work());
+        let span = span_of(&format!("00-{trace}-{parent}-01")).expect("a span");
         assert_eq!((span.trace, span.parent, span.side), (0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, Some(parent), Side::Server));
         assert_eq!((span.start, span.end, &span.events[..]), (Timestamp(1_000), Timestamp(2_000), &[(Timestamp(1_100), "begun")][..]));
         assert_ne!(span.id, SpanId::of_block(run, 7, 2), "the broker has a span of its own");
@@ -164,7 +129,7 @@ mod tests {
         ] {
             assert!(span.attributes.contains(&expected), "{expected:?} in {:?}", span.attributes);
         }
-        assert_eq!(block_work_span("00-wrong", work()), None);
-        assert_eq!(block_work_span(&format!("00-{trace}"), work()), None, "a span without a parent would be a trace of its own");
+        assert_eq!(span_of("00-wrong"), None);
+        assert_eq!(span_of(&format!("00-{trace}")), None, "a span without a parent would be a trace of its own");
     }
 }
