@@ -106,13 +106,13 @@ impl AddressBook {
         self.node_names.get(id).unwrap_or_else(|| shown_name(id, None).into())
     }
 
-    /// Counter of changes to the watches of workers. A choice among workers stays valid until the counter changes.
+    /// Counter of changes of workers that concern a choice among them. A choice stays valid until the counter changes.
     #[must_use]
     pub fn watches(&self) -> u64 {
         self.watches.load(Relaxed)
     }
 
-    /// Records that the watches of a worker changed.
+    /// Records that a worker came, left or changed.
     pub fn watches_changed(&self) {
         self.watches.fetch_add(1, Relaxed);
     }

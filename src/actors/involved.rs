@@ -36,6 +36,12 @@ impl<K: Eq + Hash + Copy> RunsByPeer<K> {
         }
     }
 
+    /// Number of runs that have work at this peer.
+    #[must_use]
+    pub fn count(&self, peer: K) -> u32 {
+        self.inner().get(&peer).map_or(0, |runs| runs.len() as u32)
+    }
+
     /// The runs that have work at this peer.
     #[must_use]
     pub fn of(&self, peer: K) -> Vec<Identity> {

@@ -56,7 +56,7 @@ impl Failure {
 }
 
 /// Members whose flags are not named after their last part. A name that ends in a dot has members of any name.
-const FLAGS: [(&str, &[&str]); 25] = [
+const FLAGS: [(&str, &[&str]); 31] = [
     ("jobType", &["kind"]),
     ("properties.FullClassName", &["class"]),
     ("properties.Arguments", &["arguments"]),
@@ -65,6 +65,12 @@ const FLAGS: [(&str, &[&str]); 25] = [
     ("properties.NodeCount", &["node-count"]),
     ("properties.NodeGroup", &["node-group"]),
     ("properties.Os", &["os"]),
+    ("properties.WorkerGroup", &["worker-group"]),
+    ("properties.WorkerVersion", &["worker-version"]),
+    ("properties.WorkerTags", &["worker-tag"]),
+    ("properties.WorkerStrategy", &["strategy"]),
+    ("properties.WorkerKey", &["key"]),
+    ("properties.NoWorker", &["wait-for-worker"]),
     ("properties", &["property"]),
     ("properties.", &["property"]),
     ("schedule", &["cron", "every", "at"]),

@@ -4,9 +4,9 @@ use super::ids::{Identity, WorkerId};
 use super::job::JobKind;
 use super::run::{BROKER, Run, RunState};
 use super::schedule::Answer;
-use super::task::worker_pool::{Obstacle, Refusal};
 use super::time::Timestamp;
 use super::worker::ENABLE;
+use super::worker_pool::{Obstacle, Refusal};
 
 /// The inputs for the explanation of a run.
 #[derive(Debug)]
@@ -231,7 +231,9 @@ fn refusals(around: &RunView<'_>) -> Vec<String> {
 /// An answer if no connected worker can run it.
 fn no_worker(around: &RunView<'_>) -> Option<Answer> {
     let class = &around.run.class_name;
-    if around.worker.is_some() || around.watched.contains(class) && around.refusals.is_empty() {
+    let is_eligible = |refusal: &Refusal| matches!(refusal.why, Obstacle::Busy(_));
+    let is_choosing = around.refusals.is_empty() || around.refusals.iter().any(is_eligible);
+    if around.worker.is_some() || around.watched.contains(class) && is_choosing {
         return None;
     }
     let reason = around.run.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!("Its reason: {why}."));

@@ -10,13 +10,13 @@ use super::origin::check_hosts;
 use super::schedule::{Overlap, Policies, Schedule};
 use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings, check_proxy};
 use super::sites::{MOST_CONNECTIONS, MOST_DELAY_MS, SitePolicy};
-#[cfg(feature = "broker")]
-use super::task::TaskSettings;
+use super::task::{Strategy, TaskSettings};
 #[cfg(feature = "broker")]
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// What kind of work a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -394,6 +394,30 @@ impl Properties {
         }
     }
 
+    /// Which worker gets a run of a block job, as the settings of a task: `WorkerGroup`, `WorkerVersion`, `WorkerTags`, `WorkerStrategy`,
+    /// `WorkerKey`.
+    fn workers(&self) -> Result<TaskSettings, InvalidProperty> {
+        let text = |key| self.get(key).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        let mut out =
+            TaskSettings { group: text("WorkerGroup"), version: text("WorkerVersion"), key: text("WorkerKey"), ..TaskSettings::default() };
+        let tags = self.get("WorkerTags").unwrap_or_default().split(',').map(str::trim);
+        out.tags = tags.filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        if let Some((key, word)) = self.entry("WorkerStrategy") {
+            let known = Strategy::FOR_ONE.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));
+            let (_, strategy) = known.ok_or_else(|| InvalidProperty {
+                key: key.to_owned(),
+                detail: format!("`{word}` is none of {}", Strategy::FOR_ONE.map(|(name, _)| name).join(", ")),
+            })?;
+            out.strategy = strategy;
+        }
+        out.check().map_err(|(member, detail)| {
+            let keys = ["WorkerGroup", "WorkerVersion", "WorkerTags", "WorkerKey"];
+            let key = keys.into_iter().find(|key| key.to_ascii_lowercase().ends_with(member)).unwrap_or("WorkerStrategy");
+            InvalidProperty { key: self.entry(key).map_or(key, |(given, _)| given).to_owned(), detail }
+        })?;
+        Ok(out)
+    }
+
     /// The settings of a run's queue.
     ///
     /// # Errors
@@ -433,6 +457,7 @@ impl Properties {
         let any = |text: &&str| !text.is_empty() && !text.eq_ignore_ascii_case("all");
         out.node_group = self.get("NodeGroup").filter(any).map(str::to_owned);
         out.os = self.get("Os").filter(any).map(str::to_owned);
+        out.workers = Arc::new(self.workers()?);
         Ok(out)
     }
 }
@@ -475,9 +500,23 @@ mod tests {
             ("MaxBytes", "1M"),
             ("MaxUrlLength", "-1"),
             ("MaxRepeatedSegments", "x"),
+            ("WorkerStrategy", "broadcast"),
+            ("WORKER_STRATEGY", "sometimes"),
+            ("WorkerKey", "/customer"),
+            ("WorkerGroup", "a\u{7}b"),
+            ("WorkerTags", "gpu,a\u{7}b"),
         ] {
             assert_eq!(of(&[(key, value)]).queue().map_err(|e| e.key), Err(key.to_owned()), "{value}");
         }
+        let read = of(&[("WORKER_GROUP", "red"), ("WorkerTags", "gpu, eu"), ("WorkerStrategy", "Hash"), ("WorkerKey", "/customer")]);
+        let workers = TaskSettings {
+            group: Some("red".into()),
+            tags: vec!["gpu".into(), "eu".into()],
+            strategy: Strategy::Hash,
+            key: Some("/customer".into()),
+            ..TaskSettings::default()
+        };
+        assert_eq!(read.queue().map(|queue| queue.workers), Ok(Arc::new(workers)));
         assert_eq!(of(&[("BLOCK_SIZE", "-1")]).queue().map_err(|e| e.key), Err("BLOCK_SIZE".to_owned()));
     }
 }

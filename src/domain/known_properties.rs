@@ -5,7 +5,7 @@ use super::job::{InvalidProperty, JobKind, Properties, same_key};
 use serde_json::{Map, Value};
 
 /// The keys that the broker reads, of all kinds of jobs. `Pacakge` is how a seed spells it.
-const KNOWN: [&str; 57] = [
+const KNOWN: [&str; 62] = [
     "AckWait",
     "Application",
     "Arguments",
@@ -61,8 +61,23 @@ const KNOWN: [&str; 57] = [
     "Timeout",
     "TrailingSlash",
     "User",
+    "WorkerGroup",
     "WorkerJob",
+    "WorkerKey",
+    "WorkerStrategy",
+    "WorkerTags",
+    "WorkerVersion",
     "WorkerWait",
+];
+/// Keys that one kind of job reads; the member of a task and the key of an application that do the same.
+const OF_ONE_KIND: [(&str, JobKind, &str, &str); 7] = [
+    ("NoWorker", JobKind::Block, "noWorker", "NoNode"),
+    ("NoNode", JobKind::Application, "noWorker", "NoNode"),
+    ("WorkerGroup", JobKind::Block, "group", "NodeGroup"),
+    ("WorkerVersion", JobKind::Block, "version", "NodeGroup"),
+    ("WorkerTags", JobKind::Block, "tags", "NodeGroup"),
+    ("WorkerStrategy", JobKind::Block, "strategy", "Choice"),
+    ("WorkerKey", JobKind::Block, "key", "Choice"),
 ];
 /// The members of a `Site` that is a JSON object.
 const SITE: [&str; 5] = ["userAgent", "headers", "hosts", "proxy", "encoding"];
@@ -127,24 +142,17 @@ impl Properties {
     /// # Errors
     /// The property has no effect on this kind of job; the error names what has.
     pub fn check_kind(&self, kind: JobKind, already: &Self) -> Result<(), InvalidProperty> {
-        let instead = |key: &str| match (key, kind) {
-            ("NoWorker" | "NoNode", JobKind::Task) => Some("a task job has the member `task.noWorker` instead"),
-            ("NoWorker", JobKind::Application) => Some("an application job runs on nodes: set `NoNode`"),
-            ("NoNode", JobKind::Block) => Some("its requests wait for a node in any case: `NoWorker` says what happens without a worker"),
-            ("NoWorker" | "NoNode", JobKind::Callback) => Some("a callback job needs neither a worker nor a node"),
-            _ => None,
-        };
-        for known in ["NoWorker", "NoNode"] {
-            let Some((key, value)) = self.entry(known).filter(|(key, value)| already.0.get(*key).map(String::as_str) != Some(*value))
-            else {
-                continue;
+        for (known, reader, member, of_nodes) in OF_ONE_KIND {
+            let given = self.entry(known).filter(|(key, value)| already.0.get(*key).map(String::as_str) != Some(*value));
+            let Some((key, value)) = given.filter(|_| kind != reader) else { continue };
+            let instead = match kind {
+                JobKind::Task => format!("a task job has the member `task.{member}` instead"),
+                JobKind::Application => format!("an application job runs on nodes: set `{of_nodes}`"),
+                JobKind::Block => "its requests wait for a node in any case: `NoWorker` says what happens without a worker".to_owned(),
+                JobKind::Callback => "a callback job needs neither a worker nor a node".to_owned(),
             };
-            if let Some(instead) = instead(known) {
-                return Err(InvalidProperty {
-                    key: key.to_owned(),
-                    detail: format!("has no effect on this kind of job (value `{value}`): {instead}"),
-                });
-            }
+            let detail = format!("has no effect on this kind of job (value `{value}`): {instead}");
+            return Err(InvalidProperty { key: key.to_owned(), detail });
         }
         Ok(())
     }
@@ -199,6 +207,9 @@ mod tests {
         assert!(check("no_worker", JobKind::Task).is_some_and(|detail| detail.ends_with("`task.noWorker` instead")));
         assert!(check("NoWorker", JobKind::Application).is_some_and(|detail| detail.ends_with("set `NoNode`")));
         assert!(check("NoNode", JobKind::Block).is_some_and(|detail| detail.contains("`NoWorker`")));
+        assert_eq!(check("WorkerTags", JobKind::Block), None);
+        assert!(check("WORKER_TAGS", JobKind::Task).is_some_and(|detail| detail.ends_with("`task.tags` instead")));
+        assert!(check("WorkerGroup", JobKind::Application).is_some_and(|detail| detail.ends_with("set `NodeGroup`")));
         assert!(check("NoNode", JobKind::Callback).is_some() && check("NoNode", JobKind::Task).is_some());
         assert_eq!(of("NoNode").check_kind(JobKind::Block, &of("NoNode")), Ok(()), "what is stored stays");
     }

@@ -68,6 +68,8 @@ pub mod work_history;
 #[cfg(feature = "broker")]
 pub mod worker;
 #[cfg(feature = "broker")]
+pub mod worker_pool;
+#[cfg(feature = "broker")]
 pub mod workflow;
 #[cfg(feature = "broker")]
 pub mod zone;

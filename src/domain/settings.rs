@@ -5,6 +5,7 @@ use super::guards::Guards;
 use super::origin::Origin;
 use super::redirect::Redirects;
 use super::sites::SitePolicy;
+use super::task::TaskSettings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,6 +189,13 @@ pub struct QueueSettings {
     /// Only nodes whose operating system contains this text; compared without case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
+    /// Which worker may take the run: strategy, key, group, version and tags, as for a task.
+    #[serde(skip_serializing_if = "is_any_worker")]
+    pub workers: Arc<TaskSettings>,
+}
+
+fn is_any_worker(workers: &TaskSettings) -> bool {
+    *workers == TaskSettings::default()
 }
 
 impl Default for QueueSettings {
@@ -208,6 +216,7 @@ impl Default for QueueSettings {
             sites: SitePolicy::default(),
             node_group: None,
             os: None,
+            workers: Arc::default(),
         }
     }
 }

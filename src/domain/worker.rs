@@ -200,6 +200,15 @@ pub struct WorkerRecord {
     pub last_seen: Timestamp,
 }
 
+impl WorkerRecord {
+    /// Why it gets no new work, for people; `None`: it gets work.
+    #[must_use]
+    pub fn barred(&self) -> Option<String> {
+        let why = self.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        (!self.state.is_open()).then(|| format!("it is {} by an operator{why}", self.state.name()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

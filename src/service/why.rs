@@ -9,25 +9,21 @@ use crate::domain::ids::{Identity, JobId, NodeId};
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{Answer, Plan, Recorded, Schedule, Sight, explain, explain_unrecorded};
-use crate::domain::task::worker_pool::{Ask, Obstacle, Refusal};
 use crate::domain::time::Timestamp;
-use crate::domain::worker::{WorkerRecord, WorkerState};
+use crate::domain::worker_pool::Ask;
 use crate::protocol::api::RunOutput;
 use crate::protocol::management::WhyOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{
     GetRun, InstanceRow, ListChanges, ListFires, ListInstances, OpenRunsOf, StoredChange, StoredFire, StoredPlan, WatchedClasses,
-    WatchersOf,
 };
+use std::sync::Arc;
 
 /// Maximum number of changes of a job that are searched for the definition at a past time.
 const MOST_CHANGES: usize = 1_000;
 
 /// Maximum number of instances of a run that are examined.
 const MOST_INSTANCES: usize = 10_000;
-
-/// Maximum number of workers that are examined if they watch the class of a run.
-const MOST_WATCHERS: usize = 1_000;
 
 /// The definition of a job at some time.
 struct Definition {
@@ -199,9 +195,6 @@ impl Service {
                 refusals = allocator.explain(ask).wait().await.unwrap_or_default();
             }
         }
-        if run.kind == JobKind::Block && worker.is_none() && !run.state.is_final() {
-            refusals = self.closed_watchers(&run.class_name).await?;
-        }
         let open = self.context.store.read(OpenRunsOf(vec![run.job_id])).await.map_err(|e| problem_of(&e))?;
         let ahead: Vec<Identity> = open.into_iter().map(|(_, run)| run.identity).take_while(|other| *other != identity).collect();
         let watched = self.context.store.read(WatchedClasses).await.map_err(|e| problem_of(&e))?;
@@ -219,19 +212,6 @@ impl Service {
 }
 
 impl Service {
-    /// The workers that watch a class, each with the reason why it receives no run. Empty if one of them is eligible.
-    async fn closed_watchers(&self, class: &str) -> Result<Vec<Refusal>, Problem> {
-        let watchers = WatchersOf { class: class.to_owned(), limit: MOST_WATCHERS };
-        let watchers = self.context.store.read(watchers).await.map_err(|e| problem_of(&e))?;
-        let refusal = |record: WorkerRecord| {
-            let why = record.reason.map(|why| format!(": {why}")).unwrap_or_default();
-            let why = Obstacle::Disabled(format!("an operator has it {}{why}", record.state.name()));
-            Refusal { worker: record.id, name: record.name.unwrap_or_default(), why }
-        };
-        let closed = watchers.into_iter().map(|record| (record.state != WorkerState::Enabled).then(|| refusal(record)));
-        Ok(closed.collect::<Option<_>>().unwrap_or_default())
-    }
-
     /// The state from the actor of a run: the run, its instances, and the request of the first instance that has no worker.
     async fn asked(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<Ask>>) {
         match self.context.addresses.others.get(run.identity) {
@@ -244,7 +224,12 @@ impl Service {
                 let parts = rows.unwrap_or_default().into_iter().filter(|row| row.attempt == run.attempt).map(of_node).collect();
                 (self.described(run.identity).await, parts, None)
             }
-            _ => (self.described(run.identity).await, Vec::new(), None),
+            _ => {
+                let now = self.described(run.identity).await;
+                let is_asking = run.kind == JobKind::Block && now.as_ref().is_none_or(|now| now.worker_id.is_none());
+                let wish = || Box::new(Ask::of_run(run, run.class_name.as_str().into(), Arc::clone(&run.queue.workers)));
+                (now, Vec::new(), is_asking.then(wish))
+            }
         }
     }
 }

@@ -238,26 +238,6 @@ impl ReadOp for ListWorkerRecords {
     }
 }
 
-/// The workers that watch a class now.
-#[derive(Debug, Clone)]
-pub struct WatchersOf {
-    /// The class.
-    pub class: String,
-    /// At most this many.
-    pub limit: usize,
-}
-
-impl ReadOp for WatchersOf {
-    type Output = Vec<WorkerRecord>;
-
-    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let watch = worker::table.filter(worker::disconnect_time.is_null()).filter(worker::full_class_name.eq(&self.class));
-        let query = worker_record::table.filter(worker_record::id.eq_any(watch.select(worker::connection_id)));
-        let query = query.select(WorkerRow::as_select()).order(worker_record::id).limit(self.limit as i64);
-        query.load(from.conn)?.into_iter().map(TryInto::try_into).collect()
-    }
-}
-
 /// Deletes watches that ended before a time, and workers that were not seen since then, unless an operator has given an order for
 /// them. Returns the number of rows.
 #[derive(Debug, Clone, Copy)]

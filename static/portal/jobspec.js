@@ -9,6 +9,9 @@ const PLACE = [
   property("Os", "Operating system of the nodes", { hint: "A part of its name." }),
 ];
 
+const ONE_WORKER = [usual("in turn"), ["random", "any"], ["leastLoaded", "least loaded"], ["leastRecentlyUsed", "longest without work"],
+  ["hash", "the same for the same key"], ["sticky", "the one that had the key last"], ["failover", "the first by name"]];
+
 export const COMMON = [
   { path: "name", label: "Name", hint: "At most 50 characters, unique among the jobs." },
   { path: "group", label: "Group", list: "groups", hint: "It is made if there is none of that name." },
@@ -25,9 +28,7 @@ export const KIND = {
       { path: "task.arguments", label: "Arguments", kind: "json", hint: "Any JSON: what the function gets, unless a trigger brings its own." },
     ],
     more: [
-      { path: "task.strategy", label: "Which worker", kind: "select", options: [usual("in turn"), ["random", "any"], ["leastLoaded", "least loaded"],
-        ["leastRecentlyUsed", "longest without work"], ["hash", "the same for the same key"], ["sticky", "who had the key last"], ["failover", "the first by name"],
-        ["broadcast", "every worker, each a part"], ["shard", "in parts"]] },
+      { path: "task.strategy", label: "Which worker", kind: "select", options: [...ONE_WORKER, ["broadcast", "every worker, each a part"], ["shard", "in parts"]] },
       { path: "task.key", label: "Key", hint: "For the same key: a JSON pointer into the arguments." },
       { path: "task.shards", label: "Parts", kind: "int", hint: "0: one for each worker that is there." },
       { path: "task.group", label: "Workers of the group" },
@@ -67,6 +68,12 @@ export const KIND = {
       property("MaxBody", "Most bytes of a page", { placeholder: "16777216" }),
       property("Site", "Site", { kind: "area", hint: "JSON: userAgent, headers, proxy, encoding." }),
       ...PLACE,
+      property("WorkerStrategy", "Which worker", { kind: "select", options: ONE_WORKER }),
+      property("WorkerKey", "Key", { hint: "For the same key: a JSON pointer into the arguments." }),
+      property("WorkerGroup", "Workers of the group"),
+      property("WorkerVersion", "Workers of the version"),
+      property("WorkerTags", "Workers with all of the tags", { hint: "With commas." }),
+      property("NoWorker", "If no worker watches the class", { kind: "select", options: [usual("the run fails"), ["wait", "it waits"]] }),
     ],
   },
   application: {

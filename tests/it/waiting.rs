@@ -33,7 +33,7 @@ fn a_task_says_where_it_is() {
         let blue = Raw::watch(&api, &id(), &["h"], json!({ "name": "b", "group": "blue", "slots": 1 }), json!([])).await;
         let _other = Raw::watch(&api, &id(), &["x"], json!({ "name": "x", "group": "red", "slots": 1 }), json!([])).await;
         let (_, _, text) = why(&api, &run).await;
-        assert!(text.contains("(b): its group is blue, and red is asked for."), "{text}");
+        assert!(text.contains("(b): its group is blue, and red is required."), "{text}");
         assert!(text.contains("(x): it does not watch h."), "{text}");
         drop(blue);
         let mut red = Raw::watch(&api, &id(), &["h"], json!({ "name": "r", "group": "red", "slots": 1 }), json!([])).await;
@@ -52,7 +52,7 @@ fn a_task_says_where_it_is() {
         assert_eq!(api.post(&format!("/api/v1/workers/{}/disable", red.id), &json!({})).await.0, 200);
         let (_, _, text) =
             until("the order to be heard", || async { Some(why(&api, &second).await).filter(|(_, rule, _)| rule == "noWorker") }).await;
-        assert!(text.contains("(r): it is disabled or drained."), "{text}");
+        assert!(text.contains("(r): it is disabled by an operator."), "{text}");
     });
 }
 
@@ -64,6 +64,9 @@ fn a_block_job_waits_for_a_worker_if_it_is_to() {
         let wrong = json!({ "name": "w", "jobType": "block", "properties": { "FullClassName": "it.W", "NoWorker": "perhaps" } });
         let (status, problem) = api.post("/api/v1/jobs", &wrong).await;
         assert_eq!((status, &problem["field"]), (422, &json!("properties.NoWorker")), "{problem}");
+        let misspelt = json!({ "name": "w", "jobType": "block", "properties": { "FullClassName": "it.W", "WorkerTag": "gpu" } });
+        let (status, problem) = api.post("/api/v1/jobs", &misspelt).await;
+        assert!(status == 422 && problem.to_string().contains("Did you mean `WorkerTags`?"), "{problem}");
         let job = api.job("waits", "it.Waits", &json!({ "NoWorker": "wait" })).await;
         let run = api.trigger(&job).await;
         until("its reason", || async { Some(api.state(&run).await).filter(|run| run["reason"].is_string()) }).await;
@@ -71,6 +74,17 @@ fn a_block_job_waits_for_a_worker_if_it_is_to() {
         assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "noWorker"), "{text}");
         let mut worker = Worker::watch(&api, &id(), &["it.Waits"]).await;
         assert_eq!(worker.socket.find("start").await["identity"], run.as_str());
+        // Only a worker of the group and with the tag gets the next one.
+        let properties = json!({ "NoWorker": "wait", "WorkerGroup": "red", "WorkerTags": "gpu", "WorkerStrategy": "leastLoaded" });
+        let job = api.job("red", "it.Waits", &properties).await;
+        let run = api.trigger(&job).await;
+        let reason = until("its reason", || async { Some(api.state(&run).await["reason"].clone()).filter(Value::is_string) }).await;
+        assert!(reason.to_string().contains("group, version and tags must match"), "{reason}");
+        let (_, rule, text) = why(&api, &run).await;
+        assert!(rule == "noWorker" && text.contains("its group is not set, and red is required."), "{text}");
+        let red = json!({ "name": "r", "group": "RED", "tags": ["gpu"], "slots": 0 });
+        let mut red = Raw::watch(&api, &id(), &["it.Waits"], red, json!([])).await;
+        assert_eq!(red.socket.find("start").await["identity"], run.as_str());
         // Others fail at once, as ever.
         let job = api.job("fails", "it.Fails", &json!({})).await;
         assert_eq!(over(&api, &api.trigger(&job).await).await["state"], "failed");
@@ -174,7 +188,10 @@ fn what_waits_is_woken_by_the_peer_that_comes() {
         reason(&task, "no worker watches h").await;
         reason(&program, "waits for a node: no node for the program: no other node is known").await;
         let searches = async || {
-            (handled(&api, "registry/registry", "registry.find_worker").await, handled(&api, "allocator/allocator", "allocator.list").await)
+            (
+                handled(&api, "allocator/allocator", "allocator.find_worker").await,
+                handled(&api, "allocator/allocator", "allocator.list").await,
+            )
         };
         let before = searches().await;
         assert!(before.0 > 0 && before.1 > 0, "each has searched once: {before:?}");

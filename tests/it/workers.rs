@@ -89,7 +89,7 @@ fn a_disabled_worker_finishes_what_it_has() {
         assert!(state["state"] == "pending" && says_why(state["reason"].as_str().expect("a text")), "{state}");
         let (_, why) = api.get(&format!("/api/v1/runs/{waiting}/why")).await;
         assert!(why["rule"] == "noWorker" && says_why(&why["because"].to_string()), "{why}");
-        assert!(why["because"].to_string().contains("an operator has it disabled: it smells"), "{why}");
+        assert!(why["because"].to_string().contains("it is disabled by an operator: it smells"), "{why}");
         let task = json!({ "name": "a task", "jobType": "task", "task": { "handler": "it.Op" } });
         let (_, task) = api.post("/api/v1/jobs", &task).await;
         let task = api.trigger(task["id"].as_str().expect("an id")).await;

@@ -2,14 +2,13 @@
 
 use super::Allocator;
 use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::run::RunHandle;
 use crate::actors::supervision::Link;
 use crate::actors::task::TaskHandle;
-use crate::domain::ids::{Identity, WorkerId};
-use crate::domain::task::TaskSettings;
-use crate::domain::task::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
+use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
+use crate::domain::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
 use actix::Message;
-use std::sync::Arc;
 
 /// From a task: request a worker. The answer is `Granted` when there is a permit, or `NoEligibleWorker` at once if no worker is eligible;
 /// then the request stays open.
@@ -59,8 +58,8 @@ pub struct HandHere {
     pub hand: Box<WorkerCapacity>,
     /// The worker is reachable.
     pub open: bool,
-    /// An operator disabled new work for it.
-    pub barred: bool,
+    /// Why an operator disabled new work for it, if so.
+    pub barred: Option<String>,
 }
 
 /// From a worker: an operator disabled or enabled new work for it.
@@ -69,8 +68,8 @@ pub struct HandHere {
 pub struct BarHand {
     /// The worker.
     pub worker: WorkerId,
-    /// New work is disabled.
-    pub barred: bool,
+    /// Why new work is disabled, if so.
+    pub barred: Option<String>,
 }
 
 /// From a worker: it became reachable or unreachable.
@@ -88,30 +87,37 @@ pub struct OpenHand {
 #[rtype(result = "()")]
 pub struct HandGone(pub WorkerId);
 
-/// From a task that runs on all workers: list the eligible workers. If there is none and the task waits, it receives `WorkerFits` once
-/// when there is one.
+/// From a run of a block job: find a worker. The answer is `worker_found`. If there is none, the run receives `workers_changed` once, when
+/// there is one or the reason has changed.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct FindWorker {
+    /// The request.
+    pub ask: Box<Ask>,
+    /// The run that receives the answer.
+    pub run: RunHandle,
+}
+
+/// From a task that runs on all workers: list the eligible workers. If there is none and the task waits, it receives `WorkerFits` once,
+/// when there is one or the reason has changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ListHands {
-    /// The run.
-    pub identity: Identity,
+    /// The request.
+    pub ask: Box<Ask>,
     /// The task, if it waits for a worker.
     pub task: Option<TaskHandle>,
-    /// The name that the workers watch.
-    pub handler: Arc<str>,
-    /// The task settings of the job.
-    pub settings: Arc<TaskSettings>,
     /// The workers, ordered by name; or why there is none.
     pub reply: Reply<Result<Vec<WorkerId>, NotEligible>>,
 }
 
-/// From the service: explain why a task has no worker.
+/// From the service: explain why a task, or a run of a block job, has no worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ExplainAsk {
-    /// The request of the task.
+    /// The request.
     pub ask: Box<Ask>,
-    /// The connected workers, each with the reason why it does not run the task.
+    /// The connected workers, each with the reason why it does not get the work.
     pub reply: Reply<Vec<Refusal>>,
 }
 
@@ -159,7 +165,7 @@ impl AllocatorHandle {
         self.0.tell(OccupyPlace { worker, instance, task });
     }
     /// See [`HandHere`].
-    pub fn hand_here(&self, worker: WorkerId, hand: WorkerCapacity, open: bool, barred: bool) {
+    pub fn hand_here(&self, worker: WorkerId, hand: WorkerCapacity, open: bool, barred: Option<String>) {
         self.0.tell(HandHere { worker, hand: Box::new(hand), open, barred });
     }
     /// See [`OpenHand`].
@@ -167,8 +173,8 @@ impl AllocatorHandle {
         self.0.tell(OpenHand { worker, open });
     }
     /// See [`BarHand`].
-    pub fn worker_open(&self, worker: WorkerId, open: bool) {
-        self.0.tell(BarHand { worker, barred: !open });
+    pub fn bar_worker(&self, worker: WorkerId, barred: Option<String>) {
+        self.0.tell(BarHand { worker, barred });
     }
     /// See [`HandGone`].
     pub fn hand_gone(&self, worker: WorkerId) {
@@ -176,16 +182,14 @@ impl AllocatorHandle {
     }
     /// See [`ListHands`].
     #[must_use]
-    pub fn list(
-        &self,
-        identity: Identity,
-        task: Option<TaskHandle>,
-        handler: Arc<str>,
-        settings: Arc<TaskSettings>,
-    ) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
+    pub fn list(&self, ask: Box<Ask>, task: Option<TaskHandle>) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
         let (reply, answer) = reply();
-        self.0.tell(ListHands { identity, task, handler, settings, reply });
+        self.0.tell(ListHands { ask, task, reply });
         answer
+    }
+    /// See [`FindWorker`].
+    pub fn find_worker(&self, ask: Box<Ask>, run: RunHandle) {
+        self.0.tell(FindWorker { ask, run });
     }
     /// See [`ExplainAsk`].
     #[must_use]

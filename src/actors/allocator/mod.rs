@@ -1,23 +1,31 @@
-//! Assigns tasks to slots at workers: the shell around a [`WorkerPool`].
+//! Assigns tasks to slots at workers, and runs of block jobs to workers: the shell around a [`WorkerPool`].
 //!
-//! It stores nothing. After a restart, the workers and the tasks send their state again.
+//! It stores nothing. After a crash, the workers, the tasks and the runs send their state again.
 
 mod message;
+mod unplaced;
 
 pub use message::{
-    AllocatorHandle, AskPlace, BarHand, ExplainAsk, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, ReleasePlace, WithdrawAsk,
-    WorkerPermit,
+    AllocatorHandle, AskPlace, BarHand, ExplainAsk, FindWorker, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, ReleasePlace,
+    WithdrawAsk, WorkerPermit,
 };
 
+use super::context::AddressBook;
+use super::run::Choice;
 use super::supervision::{ExitGuard, Link};
 use super::task::{TaskEvent, TaskHandle};
-use crate::domain::ids::Identity;
-use crate::domain::task::TaskSettings;
-use crate::domain::task::worker_pool::{Asked, Asker, Grant, WorkerPool};
+use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
+use crate::domain::worker_pool::{Asked, Asker, Grant, WorkerPool};
+use crate::protocol::problem::Problem;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+use unplaced::{UnplacedRuns, Waiter};
+
+/// Time that the workers have to send their state to an allocator that replaces a crashed one.
+const REBUILDING: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -26,23 +34,18 @@ pub struct Allocator {
     worker_pool: WorkerPool,
     /// The tasks that wait for a grant.
     askers: HashMap<Asker, TaskHandle>,
-    /// The tasks for all workers that wait until there is one.
-    unplaced: HashMap<Identity, Unplaced>,
-}
-
-/// A task that needs all eligible workers, when there is none.
-#[derive(Debug)]
-struct Unplaced {
-    handler: Arc<str>,
-    settings: Arc<TaskSettings>,
-    task: TaskHandle,
+    unplaced: UnplacedRuns,
+    addresses: Arc<AddressBook>,
+    /// It replaces a crashed one, and may not have all workers yet: it rejects no request.
+    is_rebuilding: bool,
 }
 
 impl Allocator {
-    /// An allocator without workers or requests.
+    /// An allocator without workers or requests. `is_rebuilding`: it replaces a crashed one.
     #[must_use]
-    pub fn new(guard: ExitGuard) -> Self {
-        Self { guard, worker_pool: WorkerPool::default(), askers: HashMap::new(), unplaced: HashMap::new() }
+    pub fn new(guard: ExitGuard, addresses: Arc<AddressBook>, is_rebuilding: bool) -> Self {
+        let (worker_pool, askers, unplaced) = (WorkerPool::default(), HashMap::new(), UnplacedRuns::default());
+        Self { guard, worker_pool, askers, unplaced, addresses, is_rebuilding }
     }
 
     fn permit(&self, grant: Grant, ctx: &Context<Self>) -> WorkerPermit {
@@ -60,13 +63,21 @@ impl Allocator {
         }
     }
 
-    /// A worker became eligible: tells the tasks that waited for any.
-    fn wake_unplaced(&mut self) {
-        let worker_pool = &self.worker_pool;
-        let fits = |_: &Identity, waits: &mut Unplaced| worker_pool.all(&waits.handler, &waits.settings).is_ok();
-        for (_, waits) in self.unplaced.extract_if(fits) {
-            waits.task.tell(TaskEvent::WorkerFits);
+    /// A worker that watches these names came, left or changed.
+    fn workers_changed(&mut self, worker: WorkerId, watched: &[String]) {
+        self.addresses.watches_changed();
+        if !self.is_rebuilding && !self.unplaced.is_empty() {
+            self.unplaced.wake(&self.worker_pool, worker, watched);
         }
+    }
+
+    /// The workers have had time to send their state: those that found no worker ask again.
+    fn rebuilt(&mut self) {
+        self.is_rebuilding = false;
+        for task in self.askers.values() {
+            task.tell(TaskEvent::AskAgain);
+        }
+        self.unplaced.wake_all();
     }
 }
 
@@ -75,6 +86,9 @@ impl Actor for Allocator {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 16);
+        if self.is_rebuilding {
+            ctx.run_later(REBUILDING, |this, _| this.rebuilt());
+        }
     }
 }
 
@@ -85,11 +99,11 @@ impl Handler<AskPlace> for Allocator {
         let asker = ask.asker;
         match self.worker_pool.ask(*ask) {
             Asked::Granted(grant) => task.tell(TaskEvent::Granted(asker.1, self.permit(grant, ctx))),
-            Asked::Waits => drop(self.askers.insert(asker, task)),
-            Asked::NoWorker(why) => {
+            Asked::NoWorker(why) if !self.is_rebuilding => {
                 task.tell(TaskEvent::NoEligibleWorker(asker.1, why));
                 self.askers.insert(asker, task);
             }
+            Asked::Waits | Asked::NoWorker(_) => drop(self.askers.insert(asker, task)),
         }
     }
 }
@@ -100,7 +114,7 @@ impl Handler<WithdrawAsk> for Allocator {
         let _timed = self.guard.timed("allocator.withdraw");
         self.worker_pool.withdraw(asker);
         self.askers.remove(&asker);
-        self.unplaced.remove(&asker.0);
+        self.unplaced.leave(asker.0);
     }
 }
 
@@ -128,9 +142,11 @@ impl Handler<HandHere> for Allocator {
     type Result = ();
     fn handle(&mut self, HandHere { worker, hand, open, barred }: HandHere, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.hand_here");
+        let mut watched = hand.handlers.clone();
+        watched.extend(self.worker_pool.watched_by(worker).into_iter().filter(|name| !hand.handlers.contains(name)));
         let grants = self.worker_pool.join(worker, *hand, open, barred);
         self.tell(grants, ctx);
-        self.wake_unplaced();
+        self.workers_changed(worker, &watched);
     }
 }
 
@@ -149,7 +165,7 @@ impl Handler<BarHand> for Allocator {
         let _timed = self.guard.timed("allocator.bar_hand");
         let grants = self.worker_pool.bar(worker, barred);
         self.tell(grants, ctx);
-        self.wake_unplaced();
+        self.workers_changed(worker, &self.worker_pool.watched_by(worker));
     }
 }
 
@@ -157,8 +173,10 @@ impl Handler<HandGone> for Allocator {
     type Result = ();
     fn handle(&mut self, HandGone(worker): HandGone, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.hand_gone");
+        let watched = self.worker_pool.watched_by(worker);
         let (grants, orphans) = self.worker_pool.leave(worker);
         self.tell(grants, ctx);
+        self.workers_changed(worker, &watched);
         for asker in orphans {
             if let Some(task) = self.askers.get(&asker) {
                 task.tell(TaskEvent::NoEligibleWorker(asker.1, NotEligible::Unsuitable));
@@ -169,14 +187,34 @@ impl Handler<HandGone> for Allocator {
 
 impl Handler<ListHands> for Allocator {
     type Result = ();
-    fn handle(&mut self, ListHands { identity, task, handler, settings, reply }: ListHands, _: &mut Self::Context) {
+    fn handle(&mut self, ListHands { ask, task, reply }: ListHands, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.list");
-        let all = self.worker_pool.all(&handler, &settings);
-        match task.filter(|_| all.is_err()) {
-            Some(task) => drop(self.unplaced.insert(identity, Unplaced { handler, settings, task })),
-            None => drop(self.unplaced.remove(&identity)),
+        if self.is_rebuilding {
+            return reply.send(Err(Problem::busy("the allocator does not have all workers yet; retry later")));
+        }
+        self.unplaced.leave(ask.asker.0);
+        let all = self.worker_pool.all(&ask.handler, &ask.settings);
+        if let (Err(why), Some(task)) = (&all, task) {
+            self.unplaced.enter(ask, why.clone(), Waiter::Task(task));
         }
         reply.send(Ok(all));
+    }
+}
+
+impl Handler<FindWorker> for Allocator {
+    type Result = ();
+    fn handle(&mut self, FindWorker { ask, run }: FindWorker, _: &mut Self::Context) {
+        let _timed = self.guard.timed("allocator.find_worker");
+        self.unplaced.leave(ask.asker.0);
+        let worker = self.worker_pool.find(&ask, |worker| self.addresses.runs_by_worker.count(worker));
+        let why = worker.as_ref().err().cloned();
+        let answers = why.is_none() || !self.is_rebuilding;
+        if answers {
+            run.worker_found(Choice { watches: self.addresses.watches(), worker });
+        }
+        if let Some(why) = why {
+            self.unplaced.enter(ask, why, Waiter::Run(run));
+        }
     }
 }
 

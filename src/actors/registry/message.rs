@@ -59,37 +59,10 @@ pub struct WorkerLeft {
     pub heard: Timestamp,
 }
 
-/// From a worker's actor: it watches these classes and works on these runs.
+/// From a worker's actor: it has sent what it watches, so the allocator has it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct WorkerWatches {
-    /// The worker.
-    pub id: WorkerId,
-    /// The classes.
-    pub class_names: Vec<String>,
-    /// Runs that it continues after a reconnect.
-    pub runs: Vec<Identity>,
-}
-
-/// From a worker's actor: it receives runs, or no new work.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct WorkerOpen {
-    /// The worker.
-    pub id: WorkerId,
-    /// Whether it receives runs.
-    pub open: bool,
-}
-
-/// From a run: find a worker for this class. The answer is `WorkerFound` with the least recently chosen worker.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct FindWorker {
-    /// The run.
-    pub identity: Identity,
-    /// The class.
-    pub class_name: String,
-}
+pub struct WorkerWatches(pub WorkerId);
 
 /// From the service: the actor of this job.
 #[derive(Debug, Message)]
@@ -191,12 +164,8 @@ impl RegistryHandle {
         self.0.tell(WorkerLeft { id, heard });
     }
     /// See [`WorkerWatches`].
-    pub fn worker_watches(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) {
-        self.0.tell(WorkerWatches { id, class_names, runs });
-    }
-    /// See [`FindWorker`].
-    pub fn find_worker(&self, identity: Identity, class_name: String) {
-        self.0.tell(FindWorker { identity, class_name });
+    pub fn worker_watches(&self, id: WorkerId) {
+        self.0.tell(WorkerWatches(id));
     }
     /// See [`OpenJob`].
     #[must_use]
@@ -231,10 +200,6 @@ impl RegistryHandle {
     /// See [`RunBeginsAnew`].
     pub fn run_begins_anew(&self, identity: Identity) {
         self.0.tell(RunBeginsAnew(identity));
-    }
-    /// See [`WorkerOpen`].
-    pub fn worker_open(&self, id: WorkerId, open: bool) {
-        self.0.tell(WorkerOpen { id, open });
     }
     /// See [`RunEnded`].
     pub fn run_ended(&self, identity: Identity, job_id: JobId, follow: bool) {

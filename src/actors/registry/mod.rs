@@ -7,11 +7,10 @@ mod message;
 mod reconcile;
 mod restart;
 mod spawn;
-mod watches;
 
 pub use message::{
-    ChildDied, FindWorker, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew, RunEnded,
-    Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerOpen, WorkerWatches,
+    ChildDied, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew, RunEnded, Shutdown,
+    StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerWatches,
 };
 
 use super::context::BrokerContext;
@@ -34,13 +33,10 @@ pub struct Registry {
     /// Sessions outlive their actors; a rebuilt actor needs its session.
     node_sessions: HashMap<NodeId, (SessionSender, bool)>,
     worker_sessions: HashMap<WorkerId, SessionSender>,
-    watches: HashMap<WorkerId, watches::Watch>,
-    unserved: watches::Unserved,
-    /// Workers that receive no new runs because of an operator's setting.
-    closed_workers: HashSet<WorkerId>,
+    /// Workers that the allocator has.
+    watching: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
     awaited_runs: HashMap<Identity, Vec<Reply<AtWork>>>,
-    turn: u64,
 }
 
 #[derive(Debug)]
@@ -68,14 +64,11 @@ impl Registry {
                 generation: 0,
                 node_sessions: HashMap::new(),
                 worker_sessions: HashMap::new(),
-                watches: HashMap::new(),
-                unserved: watches::Unserved::default(),
-                closed_workers: HashSet::new(),
+                watching: HashSet::new(),
                 awaited_runs: HashMap::new(),
-                turn: 0,
             };
             this.start_dispatcher();
-            this.start_allocator();
+            this.start_allocator(false);
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();

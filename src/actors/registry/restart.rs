@@ -49,12 +49,15 @@ impl Registry {
                 }
             }
             ChildKey::Allocator => {
-                self.start_allocator();
+                self.start_allocator(true);
                 for (_, worker) in self.context.addresses.workers.all() {
                     worker.announce_hand();
                 }
                 for task in self.tasks() {
                     task.tell(TaskEvent::AskAgain);
+                }
+                for (_, run) in self.context.addresses.runs.all() {
+                    run.allocator_restarted();
                 }
             }
             ChildKey::Scheduler => self.start_scheduler(),
@@ -64,12 +67,12 @@ impl Registry {
             ChildKey::Run(_, identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
-                // The registry has its watches; the runs repeat their messages to it.
+                // The allocator has its watches; the runs repeat their messages to it.
                 self.start_worker(id, None);
-                if !self.watches.contains_key(&id)
+                if !self.watching.contains(&id)
                     && let Some(sender) = self.worker_sessions.get(&id)
                 {
-                    // It crashed before its watches were registered, so only the worker itself knows them.
+                    // It crashed before it sent its watches to the allocator, so only the worker itself knows them.
                     sender.send(Frame::Close("reconnect and send your watches again".to_owned()));
                 }
                 for identity in self.context.addresses.runs_by_worker.of(id) {
@@ -140,6 +143,9 @@ impl Registry {
             }
             this.context.addresses.building.remove(identity);
             this.context.fleet.leave(identity);
+            if let Some(allocator) = this.context.allocator() {
+                allocator.withdraw((identity, 0));
+            }
             this.leave(key);
             for reply in this.awaited_runs.remove(&identity).unwrap_or_default() {
                 reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
@@ -162,11 +168,7 @@ impl Registry {
     fn forget_worker(&mut self, id: WorkerId, heard: Timestamp) {
         self.context.addresses.workers.remove(id);
         self.worker_sessions.remove(&id);
-        // They search again after this message, without this worker.
-        self.tell_unserved(id);
-        self.watches.remove(&id);
-        self.context.addresses.watches_changed();
-        self.closed_workers.remove(&id);
+        self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
         if let Some(allocator) = self.context.allocator() {

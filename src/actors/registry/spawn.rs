@@ -2,7 +2,7 @@
 
 use super::{
     ChildKey, JobDue, JobIdle, NodeConnected, OpenJob, PrepareJobs, Registry, RunBeginsAnew, RunEnded, StartNewRun, StartRunActor,
-    WorkerConnected,
+    WorkerConnected, WorkerWatches,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
 use crate::actors::allocator::{Allocator, AllocatorHandle};
@@ -15,7 +15,7 @@ use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
 use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
-use crate::actors::run::{Blocks, Choice, StoredBlocks};
+use crate::actors::run::{Blocks, StoredBlocks};
 use crate::actors::run_shell::{AtWork, Kind, RunLink, RunShell};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
@@ -67,10 +67,11 @@ impl Registry {
         self.context.addresses.set_dispatcher(handle);
     }
 
-    pub(super) fn start_allocator(&mut self) {
+    pub(super) fn start_allocator(&mut self, is_rebuilding: bool) {
         let guard = self.enter(ChildKey::Allocator);
         let stats = Arc::clone(guard.stats());
-        let handle = AllocatorHandle(Link::new(Allocator::new(guard).start(), stats));
+        let allocator = Allocator::new(guard, Arc::clone(&self.context.addresses), is_rebuilding);
+        let handle = AllocatorHandle(Link::new(allocator.start(), stats));
         self.context.addresses.set_allocator(handle);
     }
 
@@ -123,7 +124,6 @@ impl Registry {
 
     /// Removes the actor of a run that has ended or restarts from the address book.
     pub(super) fn leave_run(&mut self, identity: Identity) {
-        self.unserved.leave(identity);
         match self.context.addresses.take_run(identity) {
             Some(at_work) => {
                 if matches!(at_work, AtWork::Application(_)) {
@@ -299,6 +299,14 @@ impl Handler<WorkerConnected> for Registry {
     }
 }
 
+impl Handler<WorkerWatches> for Registry {
+    type Result = ();
+    fn handle(&mut self, WorkerWatches(id): WorkerWatches, _: &mut Self::Context) {
+        let _timed = self.timed("registry.worker_watches");
+        self.watching.insert(id);
+    }
+}
+
 impl Handler<OpenJob> for Registry {
     type Result = ();
     fn handle(&mut self, OpenJob { id, reply }: OpenJob, _: &mut Self::Context) {
@@ -376,9 +384,7 @@ impl Handler<StartNewRun> for Registry {
             JobKind::Task => drop(self.enter_run::<Task>(run, epoch, Vec::new())),
             JobKind::Callback => drop(self.enter_run::<Callback>(run, epoch, ())),
             JobKind::Block => {
-                let worker = self.choose_for(run.identity, &run.class_name);
-                let chosen = Choice { watches: self.context.addresses.watches(), worker };
-                let stored = StoredBlocks::new(&run, properties, chosen);
+                let stored = StoredBlocks::new(&run, properties);
                 drop(self.enter_run::<Blocks>(run, epoch, stored));
             }
         }

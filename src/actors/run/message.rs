@@ -1,7 +1,7 @@
 //! Messages to the actor of a run, and its handle.
 
-use super::RunHandle;
 use super::helper::Called;
+use super::{Choice, RunHandle};
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -13,7 +13,6 @@ use crate::domain::node::Room;
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
-use crate::domain::worker::NotEligible;
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::Requeued;
 use crate::protocol::node::{Block, Reported};
@@ -162,14 +161,16 @@ pub enum NodeNews {
     Vanished(NodeId),
 }
 
-/// From the registry: an event of the workers.
+/// From the allocator, a worker or the registry: an event of the workers.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub enum WorkerNews {
-    /// The set of watched classes changed.
+    /// A worker is eligible now, or the reason why there is none has changed.
     Changed,
-    /// The answer to a search: an eligible worker, or why there is none.
-    Found(Result<WorkerId, NotEligible>),
+    /// The allocator was rebuilt and has lost the search of the run.
+    AllocatorRestarted,
+    /// The answer to a search.
+    Found(Choice),
     /// This worker has reconnected and continues the run.
     Has(WorkerId),
     /// The actor of this worker was rebuilt.
@@ -358,9 +359,13 @@ impl RunHandle {
     pub fn workers_changed(&self) {
         self.0.tell(WorkerNews::Changed);
     }
+    /// See [`WorkerNews::AllocatorRestarted`].
+    pub fn allocator_restarted(&self) {
+        self.0.tell(WorkerNews::AllocatorRestarted);
+    }
     /// See [`WorkerNews::Found`].
-    pub fn worker_found(&self, worker: Result<WorkerId, NotEligible>) {
-        self.0.tell(WorkerNews::Found(worker));
+    pub fn worker_found(&self, choice: Choice) {
+        self.0.tell(WorkerNews::Found(choice));
     }
     /// See [`WorkerNews::Has`].
     pub fn worker_has(&self, worker: WorkerId) {

@@ -70,7 +70,7 @@ const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
 pub struct Blocks {
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
-    /// See [`StoredBlocks`].
+    /// The worker that was searched before the run began.
     chosen: Option<Choice>,
     cache: Cache,
     turns: turns::Turns,
@@ -84,7 +84,9 @@ pub struct Blocks {
     start_told: Timestamp,
     /// A search for a worker is in progress.
     searching: bool,
-    /// When to search a worker again. `None`: the registry notifies the run when one watches its class.
+    /// The allocator keeps its request, because there is no worker, or may do so.
+    is_unplaced: bool,
+    /// When to search a worker again. `None`: the allocator notifies the run when one is eligible.
     search_at: Option<Timestamp>,
     /// The request to a job to start a worker.
     called: Option<helper::Call>,
@@ -120,23 +122,20 @@ struct Waiting {
 pub struct StoredBlocks {
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
-    /// The registry has already searched a worker.
-    chosen: Option<Choice>,
 }
 
 impl StoredBlocks {
     /// Of a run that was created just now: only its row exists.
     #[must_use]
-    pub fn new(run: &Run, properties: Arc<BTreeMap<String, String>>, chosen: Choice) -> Self {
-        let frontier = Frontier::restore(run.queue.clone(), false, &[], crate::domain::seen::SeenSet::new());
-        Self { properties, frontier, chosen: Some(chosen) }
+    pub fn new(run: &Run, properties: Arc<BTreeMap<String, String>>) -> Self {
+        Self { properties, frontier: Frontier::restore(run.queue.clone(), false, &[], crate::domain::seen::SeenSet::new()) }
     }
 }
 
-/// The result of the registry's search for a worker.
+/// The result of the allocator's search for a worker.
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// Valid as long as the address book's count of watches has this value.
+    /// Valid as long as the address book's count of changes of workers has this value.
     pub watches: u64,
     /// The worker, or why there is none.
     pub worker: Result<WorkerId, NotEligible>,
@@ -263,7 +262,7 @@ impl RunActor {
         self.discard_over_bytes(ctx);
         self.serve_pollers(ctx);
         if self.kind.worker.is_none() && self.kind.search_at.is_some_and(|at| now >= at) {
-            self.find_worker();
+            self.find_worker(ctx);
         }
         self.repeat_start(now);
     }
@@ -351,15 +350,15 @@ impl Kind for Blocks {
         let job = context.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
         let properties = Arc::new(job.map(|job| job.properties.0).unwrap_or_default());
-        Ok(StoredBlocks { properties, frontier, chosen: None })
+        Ok(StoredBlocks { properties, frontier })
     }
 
-    fn new(context: &BrokerContext, run: &Run, _: i64, StoredBlocks { properties, frontier, chosen }: StoredBlocks) -> Self {
+    fn new(context: &BrokerContext, run: &Run, _: i64, StoredBlocks { properties, frontier }: StoredBlocks) -> Self {
         Self {
             involved: Involved::new(&context.addresses, run.identity),
             properties,
             frontier,
-            chosen,
+            chosen: None,
             cache: Cache::default(),
             turns: turns::Turns::default(),
             requeues: false,
@@ -367,6 +366,7 @@ impl Kind for Blocks {
             worker: None,
             start_told: Timestamp::default(),
             searching: false,
+            is_unplaced: false,
             search_at: None,
             called: None,
             pollers: VecDeque::new(),
@@ -402,6 +402,10 @@ impl Kind for Blocks {
         ctx.set_mailbox_capacity(1 << 16);
         ctx.run_interval(Duration::from_secs(1), RunShell::<Self>::tick);
         run.wait_or_begin(ctx);
+        // It finds its worker before its time, so that it begins without delay.
+        if run.kind.waits && run.run.is_ahead() {
+            run.search(ctx);
+        }
     }
 
     fn begin(run: &mut RunShell<Self>, ctx: &mut Ctx<Self>) {
@@ -413,8 +417,8 @@ impl Kind for Blocks {
         run.kind.attempt_began = Timestamp::steady();
         run.announce(ctx);
         match run.kind.chosen.take().filter(|chosen| chosen.watches == run.context.addresses.watches()) {
-            Some(chosen) => run.found(chosen.worker, ctx),
-            None => run.find_worker(),
+            Some(chosen) => run.found(chosen, ctx),
+            None => run.find_worker(ctx),
         }
         // The run may already have all it needs to end.
         run.end_if_drained(ctx);

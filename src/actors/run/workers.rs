@@ -1,32 +1,47 @@
 //! The worker of a run: one at a time, replaced when it is lost.
 
-use super::{RunActor, StartReturned, WorkerNews};
+use super::{Choice, RunActor, StartReturned, WorkerNews};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
-use crate::domain::worker::NotEligible;
+use crate::domain::worker_pool::Ask;
 use crate::protocol::worker::{StartRun, ToWorker};
 use crate::store::SetStartReturned;
 use actix::{Context, Handler};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Interval between two start orders to a worker that did not answer, in milliseconds.
 const REPEAT_START_MS: i64 = 30_000;
 
 impl RunActor {
-    pub(super) fn find_worker(&mut self) {
-        if !self.kind.searching && !self.life.is_ending() && !self.kind.waits && self.kind.worker.is_none() {
-            self.kind.searching = true;
-            self.context.registry().find_worker(self.identity(), self.run.class_name.clone());
+    pub(super) fn find_worker(&mut self, ctx: &Context<Self>) {
+        if !self.life.is_ending() && !self.kind.waits && self.kind.worker.is_none() {
+            self.search(ctx);
         }
     }
 
-    pub(super) fn found(&mut self, worker: Result<WorkerId, NotEligible>, ctx: &mut Context<Self>) {
+    /// Sends a request to the allocator, unless one is being answered.
+    pub(super) fn search(&mut self, ctx: &Context<Self>) {
+        // If the allocator is missing, it is being rebuilt and notifies all runs.
+        if let Some(allocator) = self.context.allocator().filter(|_| !self.kind.searching) {
+            (self.kind.searching, self.kind.is_unplaced) = (true, true);
+            let class = self.run.class_name.as_str().into();
+            allocator.find_worker(Box::new(Ask::of_run(&self.run, class, Arc::clone(&self.run.queue.workers))), self.link(ctx));
+        }
+    }
+
+    pub(super) fn found(&mut self, choice: Choice, ctx: &mut Context<Self>) {
         (self.kind.searching, self.kind.search_at) = (false, None);
+        self.kind.is_unplaced = choice.worker.is_err();
         if self.kind.worker.is_some() || self.life.is_ending() {
             return;
         }
-        let id = match worker {
+        if self.kind.waits {
+            self.kind.chosen = Some(choice);
+            return;
+        }
+        let id = match choice.worker {
             Ok(id) => id,
             Err(why) => return self.no_worker(&why, ctx),
         };
@@ -84,7 +99,7 @@ impl RunActor {
             log::warn!("worker of a run lost, searching another one run_id={} worker_id={id}", self.identity());
             self.kind.worker = None;
             self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
-            self.find_worker();
+            self.find_worker(ctx);
         }
     }
 }
@@ -94,8 +109,15 @@ impl Handler<WorkerNews> for RunActor {
     fn handle(&mut self, news: WorkerNews, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.worker_news");
         match news {
-            WorkerNews::Changed => self.find_worker(),
-            WorkerNews::Found(worker) => self.found(worker, ctx),
+            WorkerNews::Changed => {
+                self.kind.is_unplaced = false;
+                self.find_worker(ctx);
+            }
+            WorkerNews::AllocatorRestarted => {
+                self.kind.searching = false;
+                self.find_worker(ctx);
+            }
+            WorkerNews::Found(choice) => self.found(choice, ctx),
             WorkerNews::Has(id) => {
                 // The worker kept the run during a reconnect, or during a restart of the broker. If another worker was started in
                 // the meantime, both may continue: a block is delivered to one of them and acknowledged once.

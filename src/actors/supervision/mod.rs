@@ -140,6 +140,11 @@ impl Recording {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text);
     }
 
+    /// Number of messages since the last call of [`Self::names`].
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len()
+    }
+
     /// What was recorded since the last call: the names of the messages.
     pub fn names(&self) -> Vec<String> {
         let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));

@@ -5,15 +5,13 @@ use crate::actors::allocator::WorkerPermit;
 use crate::actors::run_shell::{Ctx, Ended};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
-use crate::domain::task::Strategy;
 use crate::domain::task::state_machine::{AVERAGE_OF, Effect, Phase};
-use crate::domain::task::worker_pool::Ask;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::{Attempt, Peer, SpanId};
+use crate::domain::worker_pool::Ask;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef};
 use crate::store::{AverageTime, EndInstance, FinishTask, NextAsked, RetryTask, WithNext};
 use actix::{ActorFutureExt, AsyncContext, fut::wrap_future};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Maximum bytes of the combined results of the instances of a run; results beyond that are left out.
@@ -69,20 +67,12 @@ impl TaskActor {
 
     /// The request of an instance to the allocator.
     pub(super) fn wish(&self, i: usize) -> Ask {
-        let key = match self.kind.settings.strategy {
-            Strategy::Hash | Strategy::Sticky => self.key(),
-            _ => 0,
-        };
         Ask {
             asker: (self.run.identity, i as u32),
-            handler: Arc::clone(&self.kind.handler),
-            job_id: self.run.job_id,
-            settings: Arc::clone(&self.kind.settings),
-            key,
-            priority: self.run.priority,
             excluded: self.kind.machine.instances[i].excluded.clone(),
             only: self.kind.parts[i].only,
-            chance: self.run.identity.0.as_u128() as u64,
+            needs_slot: true,
+            ..Ask::of_run(&self.run, Arc::clone(&self.kind.handler), Arc::clone(&self.kind.settings))
         }
     }
 
@@ -90,21 +80,6 @@ impl TaskActor {
         if let Some(allocator) = self.context.allocator() {
             allocator.occupy(worker, i as u32, self.link(ctx));
         }
-    }
-
-    /// The hash key, for the strategies that use one.
-    fn key(&self) -> u64 {
-        let mut hasher = std::hash::DefaultHasher::new();
-        let arguments = self.kind.arguments.as_deref().map(|raw| raw.get());
-        match (&self.kind.settings.key, self.kind.settings.strategy) {
-            (Some(pointer), _) => {
-                let value: Option<serde_json::Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
-                value.as_ref().and_then(|value| value.pointer(pointer)).map(ToString::to_string).hash(&mut hasher);
-            }
-            (None, Strategy::Sticky) => self.run.job_id.0.hash(&mut hasher),
-            (None, _) => arguments.hash(&mut hasher),
-        }
-        hasher.finish()
     }
 
     pub(super) fn has_permit(&mut self, i: usize, permit: WorkerPermit) {

@@ -5,9 +5,9 @@ use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::task::TaskHandle;
 use crate::domain::explain::Part;
 use crate::domain::ids::WorkerId;
-use crate::domain::task::worker_pool::Ask;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
+use crate::domain::worker_pool::Ask;
 use crate::protocol::api::RunOutput;
 use crate::protocol::task::{TaskRef, TaskReport};
 

@@ -152,8 +152,7 @@ impl TaskActor {
         };
         self.kind.placing = true;
         let waits = self.kind.settings.shards == 0 && self.waits_for_workers();
-        let (handler, settings) = (Arc::clone(&self.kind.handler), Arc::clone(&self.kind.settings));
-        let hands = allocator.list(self.run.identity, waits.then(|| self.link(ctx)), handler, settings).wait();
+        let hands = allocator.list(Box::new(self.wish(0)), waits.then(|| self.link(ctx))).wait();
         ctx.spawn(wrap_future(hands).map(move |hands, this: &mut Self, ctx: &mut Ctx<Task>| match hands {
             Err(_) => {
                 this.kind.placing = false;

@@ -47,20 +47,14 @@ pub struct WorkerDescription {
 }
 
 /// The admin state in a worker's actor.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AdminState {
-    /// The worker receives new work.
-    pub(super) open: bool,
+    /// Why the worker receives no new work; `None`: it receives work.
+    pub(super) barred: Option<String>,
     /// Update time of the admin state; `None` until it is loaded.
     since: Option<Timestamp>,
     /// The tasks in the last report of the worker.
     pub(super) tasks: Vec<TaskRef>,
-}
-
-impl Default for AdminState {
-    fn default() -> Self {
-        Self { open: true, since: None, tasks: Vec::new() }
-    }
 }
 
 /// Validates the names that a worker wants to watch.
@@ -104,12 +98,11 @@ pub fn kicked(record: &WorkerRecord) -> Problem {
 }
 
 impl WorkerActor {
-    /// Sets whether the worker receives new work, and notifies the registry and the allocator.
-    pub(super) fn set_open(&mut self, open: bool) {
-        self.standing.open = open;
-        self.context.registry().worker_open(self.id, open);
+    /// Sets whether the worker receives new work, and notifies the allocator.
+    fn set_barred(&mut self, barred: Option<String>) {
+        self.standing.barred.clone_from(&barred);
         if let Some(allocator) = self.context.allocator() {
-            allocator.worker_open(self.id, open);
+            allocator.bar_worker(self.id, barred);
         }
     }
 
@@ -145,8 +138,9 @@ impl WorkerActor {
         }
         let is_news = self.standing.since != Some(record.update_time);
         self.standing.since = Some(record.update_time);
-        if self.standing.open != record.state.is_open() {
-            self.set_open(record.state.is_open());
+        let barred = record.barred();
+        if self.standing.barred != barred {
+            self.set_barred(barred);
         }
         match record.state {
             WorkerState::Enabled | WorkerState::Disabled => {}

@@ -169,9 +169,10 @@ impl WorkerActor {
             Ok(record) => {
                 let name = record.name.as_deref().unwrap_or_default();
                 log::info!("worker watches classes worker_id={} worker={name} class_names={}", this.id, class_names.join(","));
-                this.send(ToWorker::Watching { class_names: class_names.clone() });
+                this.send(ToWorker::Watching { class_names });
+                this.continue_runs(&runs);
                 this.meet_hand(record, &facts, &tasks);
-                this.context.registry().worker_watches(this.id, class_names, runs);
+                this.context.registry().worker_watches(this.id);
                 reply.send(Ok(()));
             }
             Err(error) => {
@@ -179,6 +180,22 @@ impl WorkerActor {
                 reply.send(Err(problem_of(&error)));
             }
         }));
+    }
+
+    /// Notifies the runs of the worker. This comes before the allocator gets the worker, so that no other worker is sent for them.
+    fn continue_runs(&self, runs: &[Identity]) {
+        let addresses = &self.context.addresses;
+        for identity in runs {
+            match addresses.runs.get(*identity) {
+                Some(run) => run.worker_has(self.id),
+                None => log::info!("worker reports a run that is not active run_id={identity} worker_id={}", self.id),
+            }
+        }
+        // If the worker received an order to start another run, the order was lost with an earlier connection.
+        let others = addresses.runs_by_worker.of(self.id).into_iter().filter(|identity| !runs.contains(identity));
+        for run in others.filter_map(|identity| addresses.runs.get(identity)) {
+            run.worker_back(self.id);
+        }
     }
 }
 

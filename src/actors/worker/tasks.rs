@@ -9,10 +9,10 @@ use crate::actors::run_shell::AtWork;
 use crate::actors::session_sender::{Frame, SessionSender};
 use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::Identity;
-use crate::domain::task::worker_pool::WorkerCapacity;
 use crate::domain::time::Timestamp;
 use crate::domain::work_history::WorkHistory;
 use crate::domain::worker::WorkerRecord;
+use crate::domain::worker_pool::WorkerCapacity;
 use crate::protocol::frame;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport, TaskState};
 use crate::protocol::worker::{ToWorker, WorkerFacts};
@@ -195,7 +195,7 @@ impl WorkerActor {
 
     pub(super) fn announce_hand(&self) {
         if let (Some(allocator), Some(hand)) = (self.context.allocator(), &self.hands.hand) {
-            allocator.hand_here(self.id, hand.clone(), self.is_reachable(), !self.standing.open);
+            allocator.hand_here(self.id, hand.clone(), self.is_reachable(), self.standing.barred.clone());
         }
     }
 

@@ -225,10 +225,15 @@ impl JobFlags {
         if self.disabled {
             input.insert("isEnabled".to_owned(), false.into());
         }
+        let kind = input.get("jobType").or_else(|| job.get("jobType")).and_then(Value::as_str);
+        let is_block = kind.unwrap_or(JobKind::Block.name()) == JobKind::Block.name();
         part(&mut input, job, "properties", |properties| {
             put(properties, "FullClassName", self.class.as_ref());
             put(properties, "Arguments", self.arguments.as_ref());
             self.program.apply(properties);
+            if is_block {
+                self.task.apply_to_block(properties);
+            }
             for (key, value) in &self.properties {
                 // The job may have it in another spelling.
                 properties.retain(|known, _| !same_key(known, key));
@@ -239,7 +244,7 @@ impl JobFlags {
         });
         part(&mut input, job, "schedule", |schedule| self.schedule.apply(schedule));
         part(&mut input, job, "policies", |policies| self.policies(policies));
-        part(&mut input, job, "task", |task| self.task.apply(task));
+        part(&mut input, job, "task", |task| self.task.apply(task, is_block));
         let body = self.body.as_deref().map(text_or_file).transpose()?;
         let secret = self.secret.as_deref().map(text_or_file).transpose()?;
         part(&mut input, job, "callback", |callback| {

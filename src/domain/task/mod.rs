@@ -1,11 +1,9 @@
 //! Tasks: functions of a user that workers run.
 //!
-//! [`TaskSettings`] are a job's settings; `worker_pool` chooses a worker; `state_machine` tracks one task.
+//! [`TaskSettings`] are a job's settings; `state_machine` tracks one task. The worker is chosen by `domain/worker_pool`.
 
 #[cfg(feature = "broker")]
 pub mod state_machine;
-#[cfg(feature = "broker")]
-pub mod worker_pool;
 
 use super::time::span_text;
 use serde::{Deserialize, Serialize};
@@ -104,6 +102,19 @@ pub enum Strategy {
     Shard,
 }
 
+impl Strategy {
+    /// The strategies that choose one worker, by their names.
+    pub const FOR_ONE: [(&'static str, Self); 7] = [
+        ("roundRobin", Self::RoundRobin),
+        ("random", Self::Random),
+        ("leastLoaded", Self::LeastLoaded),
+        ("leastRecentlyUsed", Self::LeastRecentlyUsed),
+        ("hash", Self::Hash),
+        ("sticky", Self::Sticky),
+        ("failover", Self::Failover),
+    ];
+}
+
 /// What happens to a run without a suitable worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
@@ -180,6 +191,13 @@ mod tests {
     fn what_says_nothing_is_written_as_nothing() {
         assert_eq!(serde_json::to_string(&TaskSettings::default()).expect("JSON"), "{}");
         assert_eq!(serde_json::from_str::<TaskSettings>("{}").expect("read"), TaskSettings::default());
+    }
+
+    #[test]
+    fn the_names_of_strategies_are_those_of_the_api() {
+        for (name, strategy) in Strategy::FOR_ONE {
+            assert_eq!(serde_json::to_value(strategy).expect("JSON"), name);
+        }
     }
 
     #[test]

@@ -62,6 +62,17 @@ fn flags_become_a_job() {
 }
 
 #[test]
+fn the_worker_of_a_block_job_is_chosen_by_its_properties() {
+    let flags = ["--worker-group", "red", "--worker-tag", "gpu", "--worker-tag", "eu", "--strategy", "least-loaded", "--wait-for-worker"];
+    let properties = json!({ "FullClassName": "a.B", "WorkerGroup": "red", "WorkerTags": "gpu,eu", "WorkerStrategy": "leastLoaded", "NoWorker": "wait" });
+    assert_eq!(input(&Value::Null, &[&["--class", "a.B"], &flags[..]].concat()), json!({ "properties": properties }));
+    let task = json!({ "group": "red", "tags": ["gpu", "eu"], "strategy": "leastLoaded", "noWorker": "wait" });
+    assert_eq!(input(&json!({ "jobType": "task" }), &flags), json!({ "task": task }));
+    let changed = input(&json!({ "jobType": "block", "properties": { "WORKER_GROUP": "blue", "X": "y" } }), &["--worker-group", "red"]);
+    assert_eq!(changed, json!({ "properties": { "WorkerGroup": "red", "X": "y" } }));
+}
+
+#[test]
 fn a_url_makes_a_callback() {
     let words = ["--url", "http://h/", "--method", "PUT", "-H", "A: b", "--body", "{}", "--expect", "200", "--expect", "404"];
     let callback = json!({ "url": "http://h/", "method": "PUT", "headers": { "A": "b" }, "body": "{}", "expect": [200, 404] });

@@ -1,6 +1,7 @@
 //! Strategies by example, and guarantees under random use.
 
 use super::*;
+use crate::domain::ids::{Identity, JobId};
 use proptest::prelude::Just;
 use proptest::prelude::{any, prop};
 use proptest::strategy::Strategy as Gives;
@@ -26,6 +27,7 @@ fn ask(n: u128, strategy: Strategy) -> Ask {
         priority: 0,
         excluded: Vec::new(),
         only: None,
+        needs_slot: true,
         chance: n as u64,
     }
 }
@@ -33,7 +35,7 @@ fn ask(n: u128, strategy: Strategy) -> Ask {
 fn three(slots: u32) -> WorkerPool {
     let mut worker_pool = WorkerPool::default();
     for n in 1..=3 {
-        assert!(worker_pool.join(worker(n), WorkerCapacity { name: format!("w{n}"), ..hand(&["h"], slots) }, true, false).is_empty());
+        assert!(worker_pool.join(worker(n), WorkerCapacity { name: format!("w{n}"), ..hand(&["h"], slots) }, true, None).is_empty());
     }
     worker_pool
 }
@@ -55,8 +57,8 @@ fn round_robin_goes_round() {
 #[test]
 fn the_least_loaded_has_the_smallest_part_taken() {
     let mut worker_pool = WorkerPool::default();
-    worker_pool.join(worker(1), hand(&["h"], 2), true, false);
-    worker_pool.join(worker(2), hand(&["h"], 6), true, false);
+    worker_pool.join(worker(1), hand(&["h"], 2), true, None);
+    worker_pool.join(worker(2), hand(&["h"], 6), true, None);
     let got: Vec<_> = (0..8).map(|n| granted(worker_pool.ask(ask(n, Strategy::LeastLoaded)))).collect();
     assert_eq!(got.iter().filter(|id| **id == worker(1)).count(), 2);
     assert_eq!(got.iter().take(4).filter(|id| **id == worker(1)).count(), 1, "{got:?}");
@@ -92,7 +94,7 @@ fn failover_is_in_the_order_of_names() {
     assert_eq!(granted(worker_pool.ask(ask(1, Strategy::Failover))), worker(1));
     assert_eq!(worker_pool.ask(ask(2, Strategy::Failover)), Asked::Waits);
     assert!(worker_pool.set_open(worker(1), false).is_empty(), "it may be back in a moment");
-    let moved = worker_pool.bar(worker(1), true);
+    let moved = worker_pool.bar(worker(1), Some("barred".to_owned()));
     assert_eq!(moved.iter().map(|g| g.worker).collect::<Vec<_>>(), [worker(2)]);
 }
 
@@ -101,7 +103,7 @@ fn filters_hold_and_nobody_is_said() {
     let mut worker_pool = WorkerPool::default();
     let gpu =
         WorkerCapacity { group: Some("A".into()), version: Some("2".into()), tags: vec!["gpu".into(), "x".into()], ..hand(&["h"], 1) };
-    worker_pool.join(worker(1), gpu, true, false);
+    worker_pool.join(worker(1), gpu, true, None);
     let with = |settings: TaskSettings| Ask { settings: Arc::new(settings), ..ask(1, Strategy::RoundRobin) };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -136,7 +138,7 @@ fn the_important_come_first() {
     let mut worker_pool = WorkerPool::default();
     assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unwatched));
     assert_eq!(worker_pool.ask(Ask { priority: 5, ..ask(2, Strategy::RoundRobin) }), Asked::NoWorker(NotEligible::Unwatched));
-    let grants = worker_pool.join(worker(1), hand(&["h"], 1), true, false);
+    let grants = worker_pool.join(worker(1), hand(&["h"], 1), true, None);
     assert_eq!(grants[0].asker.0.0.as_u128(), 2);
     let grants = worker_pool.release(worker(1), grants[0].life);
     assert_eq!(grants[0].asker.0.0.as_u128(), 1);
@@ -156,7 +158,7 @@ fn a_place_of_an_earlier_life_is_none() {
     let mut worker_pool = three(1);
     let Asked::Granted(grant) = worker_pool.ask(ask(1, Strategy::RoundRobin)) else { panic!("no grant") };
     worker_pool.leave(grant.worker);
-    worker_pool.join(grant.worker, hand(&["h"], 1), true, false);
+    worker_pool.join(grant.worker, hand(&["h"], 1), true, None);
     worker_pool.occupy(grant.worker);
     assert!(worker_pool.release(grant.worker, grant.life).is_empty());
     assert_eq!(worker_pool.members[&grant.worker].taken, 1);
@@ -203,10 +205,10 @@ proptest! {
             let grants = match step {
                 Step::Join(w, handlers, slots) => {
                     let names: Vec<&str> = ["h", "g"].into_iter().enumerate().filter(|(i, _)| handlers >> i & 1 == 1).map(|(_, n)| n).collect();
-                    worker_pool.join(worker(w), hand(&names, slots), true, false)
+                    worker_pool.join(worker(w), hand(&names, slots), true, None)
                 }
                 Step::Open(w, open) => worker_pool.set_open(worker(w), open),
-                Step::Bar(w, barred) => worker_pool.bar(worker(w), barred),
+                Step::Bar(w, barred) => worker_pool.bar(worker(w), barred.then(|| "barred".to_owned())),
                 Step::Leave(w) => {
                     held.retain(|grant| grant.worker != worker(w));
                     worker_pool.leave(worker(w)).0
@@ -246,7 +248,7 @@ proptest! {
             for lane in worker_pool.lanes.values() {
                 for ask in lane.values() {
                     let target = worker_pool.target(ask).or(ask.only);
-                    prop_assert_eq!(worker_pool.choose(ask, target), None, "{:?} waits beside a free place", ask);
+                    prop_assert_eq!(worker_pool.choose(ask, target, |_, member| member.taken), None, "{:?} waits beside a free place", ask);
                 }
             }
         }
@@ -257,13 +259,56 @@ proptest! {
 fn one_that_is_barred_as_it_comes_gets_nothing() {
     let mut worker_pool = WorkerPool::default();
     assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unwatched));
-    assert!(worker_pool.join(worker(1), hand(&["h"], 1), true, true).is_empty());
+    assert!(worker_pool.join(worker(1), hand(&["h"], 1), true, Some("barred".to_owned())).is_empty());
     let barred = vec![(worker(1), String::new())];
     assert_eq!(worker_pool.ask(ask(2, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Disabled(barred)));
     worker_pool.withdraw(ask(2, Strategy::RoundRobin).asker);
     let other = WorkerCapacity { slots: 0, ..hand(&["h"], 1) };
-    worker_pool.join(worker(2), other, true, false);
+    worker_pool.join(worker(2), other, true, None);
     assert_eq!(worker_pool.ask(ask(3, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unsuitable), "not all are disabled");
     worker_pool.withdraw(ask(3, Strategy::RoundRobin).asker);
-    assert_eq!(worker_pool.bar(worker(1), false).len(), 1);
+    assert_eq!(worker_pool.bar(worker(1), None).len(), 1);
+}
+
+/// A run of a block job.
+fn block_run(n: u128, settings: TaskSettings) -> Ask {
+    Ask { needs_slot: false, settings: Arc::new(settings), ..ask(n, Strategy::RoundRobin) }
+}
+
+#[test]
+fn a_block_run_needs_no_slot() {
+    let mut worker_pool = three(0);
+    let mut found = |settings: TaskSettings| worker_pool.find(&block_run(1, settings), |w| (w != worker(2)).into());
+    let of = |strategy| TaskSettings { strategy, ..TaskSettings::default() };
+    let got: Vec<_> = (0..4).map(|_| found(TaskSettings::default())).collect();
+    assert_eq!(got, [1, 2, 3, 1].map(|n| Ok(worker(n))), "in turn");
+    assert_eq!(found(of(Strategy::LeastLoaded)), Ok(worker(2)));
+    assert_eq!(found(of(Strategy::LeastRecentlyUsed)), Ok(worker(3)));
+    assert_eq!(found(of(Strategy::Failover)), Ok(worker(1)));
+    let first = found(of(Strategy::Hash));
+    assert!((0..5).all(|_| found(of(Strategy::Hash)) == first));
+}
+
+#[test]
+fn a_block_run_gets_only_a_worker_that_it_may_have() {
+    let mut worker_pool = WorkerPool::default();
+    let red = || TaskSettings { group: Some("Red".into()), tags: vec!["gpu".into()], ..TaskSettings::default() };
+    let find = |pool: &mut WorkerPool| pool.find(&block_run(1, red()), |_| 0);
+    assert_eq!(find(&mut worker_pool), Err(NotEligible::Unwatched));
+    let with = |group: &str, tags: &[&str]| WorkerCapacity {
+        group: Some(group.to_owned()),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..hand(&["h"], 1)
+    };
+    worker_pool.join(worker(1), with("blue", &["gpu"]), true, None);
+    worker_pool.join(worker(2), with("red", &[]), true, None);
+    assert_eq!(find(&mut worker_pool), Err(NotEligible::Unsuitable));
+    let why: Vec<_> = worker_pool.explain(&block_run(1, red())).into_iter().map(|refusal| refusal.why).collect();
+    let unsuitable = |why: &str| Obstacle::Unsuitable(why.to_owned());
+    assert_eq!(why, [unsuitable("its group is blue, and Red is required"), unsuitable("it has no tag gpu")]);
+    worker_pool.join(worker(3), with("red", &["gpu"]), false, None);
+    assert_eq!(find(&mut worker_pool), Ok(worker(3)), "the order waits until it can be reached");
+    worker_pool.bar(worker(3), Some("it smells".to_owned()));
+    assert_eq!(find(&mut worker_pool), Err(NotEligible::Unsuitable));
+    assert_eq!(worker_pool.explain(&block_run(1, red()))[2].why, Obstacle::Disabled("it smells".to_owned()));
 }

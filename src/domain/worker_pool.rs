@@ -1,11 +1,16 @@
-//! Which worker gets a task.
+//! Which worker gets a task, or a run of a block job.
 //!
-//! Tasks with the same requirements for a worker wait in one *lane*, ordered by priority and then by arrival. A slot that becomes
+//! A task uses a slot of its worker, a run of a block job does not: it gets a worker at once or there is none. Tasks with the same requirements for a worker wait in one *lane*, ordered by priority and then by arrival. A slot that becomes
 //! free goes to the first task of all lanes that its worker may serve.
 
-use super::{Strategy, TaskSettings};
-use crate::domain::ids::{Identity, JobId, WorkerId};
-use crate::domain::worker::NotEligible;
+mod ask;
+
+pub use ask::{Ask, Asked, Asker, Grant, Obstacle, Refusal, WorkerCapacity};
+
+use super::ids::WorkerId;
+use super::task::{Strategy, TaskSettings};
+use super::worker::NotEligible;
+use ask::Member;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -13,164 +18,6 @@ use std::sync::Arc;
 
 /// Maximum number of keys that the strategy `sticky` remembers; beyond that it starts over.
 const MOST_KEYS: usize = 100_000;
-
-/// An instance of a run.
-pub type Asker = (Identity, u32);
-
-/// The properties of a worker that matter for tasks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct WorkerCapacity {
-    /// Its name, for the order of `failover`.
-    pub name: String,
-    /// The handler names that it watches.
-    pub handlers: Vec<String>,
-    /// The group that it belongs to.
-    pub group: Option<String>,
-    /// The version of its program.
-    pub version: Option<String>,
-    /// Its capabilities or resources.
-    pub tags: Vec<String>,
-    /// Maximum number of concurrent tasks.
-    pub slots: u32,
-}
-
-/// A task that requests a worker.
-#[derive(Debug, Clone)]
-pub struct Ask {
-    /// The requesting instance.
-    pub asker: Asker,
-    /// The required handler name.
-    pub handler: Arc<str>,
-    /// Its job.
-    pub job_id: JobId,
-    /// The task settings of its job.
-    pub settings: Arc<TaskSettings>,
-    /// Hash of the key, for `hash` and `sticky`.
-    pub key: u64,
-    /// A higher value goes first.
-    pub priority: i32,
-    /// Workers that did not complete it; used only if there is no other.
-    pub excluded: Vec<WorkerId>,
-    /// Only this worker.
-    pub only: Option<WorkerId>,
-    /// A random number, for `random`.
-    pub chance: u64,
-}
-
-/// A granted slot at a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
-    /// The instance that gets it.
-    pub asker: Asker,
-    /// The worker.
-    pub worker: WorkerId,
-    /// The incarnation of the worker in the worker pool: a slot of an earlier incarnation is no longer valid.
-    pub life: u64,
-}
-
-/// Why a worker does not get a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Obstacle {
-    /// It is not suitable.
-    Unsuitable(String),
-    /// An operator disabled or drains it.
-    Disabled(String),
-    /// It is suitable, but not available now.
-    Busy(String),
-}
-
-/// A worker that does not get a task, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The worker.
-    pub worker: WorkerId,
-    /// Its name.
-    pub name: String,
-    /// The reason.
-    pub why: Obstacle,
-}
-
-/// The result of an [`Ask`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    /// A slot.
-    Granted(Grant),
-    /// It waits for a slot at a connected worker.
-    Waits,
-    /// It waits, and no connected worker is eligible.
-    NoWorker(NotEligible),
-}
-
-#[derive(Debug)]
-struct Member {
-    hand: WorkerCapacity,
-    /// It is reachable.
-    open: bool,
-    /// An operator blocks new tasks for it.
-    barred: bool,
-    taken: u32,
-    life: u64,
-    /// The turn in which it last got a task.
-    used: u64,
-}
-
-impl Member {
-    fn has_place(&self) -> bool {
-        self.open && !self.barred && self.taken < self.hand.slots
-    }
-
-    /// Why it does not get a task.
-    fn refuses(&self, id: WorkerId, ask: &Ask) -> Obstacle {
-        let (hand, wanted) = (&self.hand, &ask.settings);
-        let is = |has: &Option<String>, wants: &str| has.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wants));
-        let other = |what: &str, has: &Option<String>, wants: &str| {
-            Obstacle::Unsuitable(format!("its {what} is {}, and {wants} is asked for", has.as_deref().unwrap_or("not set")))
-        };
-        if !hand.handlers.iter().any(|name| **name == *ask.handler) {
-            return Obstacle::Unsuitable(format!("it does not watch {}", ask.handler));
-        }
-        if self.barred {
-            return Obstacle::Disabled("it is disabled or drained".to_owned());
-        }
-        if let Some(wants) = wanted.group.as_deref().filter(|wants| !is(&hand.group, wants)) {
-            return other("group", &hand.group, wants);
-        }
-        if let Some(wants) = wanted.version.as_deref().filter(|wants| !is(&hand.version, wants)) {
-            return other("version", &hand.version, wants);
-        }
-        if let Some(tag) = wanted.tags.iter().find(|tag| !hand.tags.iter().any(|has| has.eq_ignore_ascii_case(tag))) {
-            return Obstacle::Unsuitable(format!("it has no tag {tag}"));
-        }
-        if ask.only.is_some_and(|only| only != id) {
-            return Obstacle::Unsuitable("the task is for another worker".to_owned());
-        }
-        if hand.slots == 0 {
-            return Obstacle::Unsuitable("it takes no new tasks".to_owned());
-        }
-        if !self.open {
-            return Obstacle::Busy("it cannot be reached at the moment".to_owned());
-        }
-        if self.taken >= hand.slots {
-            return Obstacle::Busy(format!("it is full: {} of {} slots are used", self.taken, hand.slots));
-        }
-        if ask.excluded.contains(&id) {
-            return Obstacle::Busy("it had the task and did not complete it, so another worker comes first".to_owned());
-        }
-        Obstacle::Busy("it has a free slot, and the strategy chose another worker, or the task is about to get it".to_owned())
-    }
-
-    fn suits(&self, handler: &str, wanted: &TaskSettings) -> bool {
-        let same = |has: &Option<String>, wants: &Option<String>| {
-            wants.as_deref().is_none_or(|wants| has.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wants)))
-        };
-        !self.barred
-            && self.hand.slots > 0
-            && self.hand.handlers.iter().any(|name| name == handler)
-            && same(&self.hand.group, &wanted.group)
-            && same(&self.hand.version, &wanted.version)
-            && wanted.tags.iter().all(|tag| self.hand.tags.iter().any(|has| has.eq_ignore_ascii_case(tag)))
-    }
-}
 
 /// The common properties of the tasks in a lane.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -209,14 +56,20 @@ fn mixed(key: u64, worker: WorkerId) -> u64 {
 }
 
 impl WorkerPool {
-    /// A worker joins or changes its properties; its current tasks stay counted. `barred`: an operator blocks new tasks for it; passed
-    /// here because otherwise it could get a task before a later call.
-    pub fn join(&mut self, id: WorkerId, hand: WorkerCapacity, open: bool, barred: bool) -> Vec<Grant> {
+    /// A worker joins or changes its properties; its current tasks stay counted. `barred`: an operator blocks new work for it; passed
+    /// here because otherwise it could get work before a later call.
+    pub fn join(&mut self, id: WorkerId, hand: WorkerCapacity, open: bool, barred: Option<String>) -> Vec<Grant> {
         self.turn += 1;
         let life = self.turn;
         let is_new = !self.members.contains_key(&id);
-        let member =
-            self.members.entry(id).or_insert_with(|| Member { hand: WorkerCapacity::default(), open, barred, taken: 0, life, used: 0 });
+        let member = self.members.entry(id).or_insert_with(|| Member {
+            hand: WorkerCapacity::default(),
+            open,
+            barred: None,
+            taken: 0,
+            life,
+            used: 0,
+        });
         (member.hand, member.open, member.barred) = (hand, open, barred);
         self.redirect();
         // A new worker can only offer its own slots, unless tasks wait for certain workers.
@@ -233,8 +86,8 @@ impl WorkerPool {
         self.serve(id)
     }
 
-    /// Blocks or allows new tasks by order of an operator.
-    pub fn bar(&mut self, id: WorkerId, barred: bool) -> Vec<Grant> {
+    /// Blocks or allows new work by order of an operator.
+    pub fn bar(&mut self, id: WorkerId, barred: Option<String>) -> Vec<Grant> {
         match self.members.get_mut(&id) {
             Some(member) if member.barred != barred => member.barred = barred,
             _ => return Vec::new(),
@@ -283,7 +136,7 @@ impl WorkerPool {
             target: target.or(ask.only),
         };
         // No waiting task can use a free slot: they were checked when the slot became free.
-        if let Some(worker) = self.choose(&ask, key.target) {
+        if let Some(worker) = self.choose(&ask, key.target, |_, member| member.taken) {
             return Asked::Granted(self.grant(&ask, worker));
         }
         let asked = if self.suitable(&ask).next().is_some() { Asked::Waits } else { Asked::NoWorker(self.not_eligible(&ask.handler)) };
@@ -311,7 +164,7 @@ impl WorkerPool {
     /// # Errors
     /// There is none; the value is the reason.
     pub fn all(&self, handler: &str, settings: &TaskSettings) -> Result<Vec<WorkerId>, NotEligible> {
-        let mut all: Vec<_> = self.members.iter().filter(|(_, member)| member.suits(handler, settings)).collect();
+        let mut all: Vec<_> = self.members.iter().filter(|(_, member)| member.suits(handler, settings, true)).collect();
         all.sort_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0)));
         if all.is_empty() { Err(self.not_eligible(handler)) } else { Ok(all.into_iter().map(|(id, _)| *id).collect()) }
     }
@@ -322,12 +175,13 @@ impl WorkerPool {
         self.waiting.len()
     }
 
-    /// Why no connected worker is eligible for a task of this handler.
-    fn not_eligible(&self, handler: &str) -> NotEligible {
-        let watching = || self.members.iter().filter(|(_, member)| member.hand.handlers.iter().any(|name| name == handler));
+    /// Why no connected worker is eligible for work of this handler, if that is so.
+    #[must_use]
+    pub fn not_eligible(&self, handler: &str) -> NotEligible {
+        let watching = || self.members.iter().filter(|(_, member)| member.watches(handler));
         if watching().next().is_none() {
             NotEligible::Unwatched
-        } else if watching().all(|(_, member)| member.barred) {
+        } else if watching().all(|(_, member)| member.barred.is_some()) {
             NotEligible::Disabled(watching().map(|(id, member)| (*id, member.hand.name.clone())).collect())
         } else {
             NotEligible::Unsuitable
@@ -348,7 +202,7 @@ impl WorkerPool {
 
     fn suitable<'a>(&'a self, ask: &'a Ask) -> impl Iterator<Item = (WorkerId, &'a Member)> {
         let is_meant = move |id: &WorkerId| ask.only.is_none_or(|only| only == *id);
-        let suits = move |member: &Member| member.suits(&ask.handler, &ask.settings);
+        let suits = move |member: &Member| member.suits(&ask.handler, &ask.settings, ask.needs_slot);
         self.members.iter().filter(move |(id, member)| is_meant(id) && suits(member)).map(|(id, member)| (*id, member))
     }
 
@@ -370,11 +224,13 @@ impl WorkerPool {
     }
 
     /// A worker with a free slot, chosen by the strategy.
-    fn choose(&self, ask: &Ask, target: Option<WorkerId>) -> Option<WorkerId> {
+    fn choose(&self, ask: &Ask, target: Option<WorkerId>, load: impl Fn(WorkerId, &Member) -> u32) -> Option<WorkerId> {
         let has_other = !ask.excluded.is_empty() && self.suitable(ask).any(|(id, _)| !ask.excluded.contains(&id));
         let may = |id: WorkerId| !(has_other && ask.excluded.contains(&id));
-        let free =
-            || self.suitable(ask).filter(move |(id, member)| member.has_place() && may(*id) && target.is_none_or(|target| target == *id));
+        let free = || {
+            self.suitable(ask)
+                .filter(move |(id, member)| member.has_place(ask.needs_slot) && may(*id) && target.is_none_or(|target| target == *id))
+        };
         match ask.settings.strategy {
             Strategy::RoundRobin => {
                 let last = self.last.get(&ask.handler);
@@ -385,17 +241,52 @@ impl WorkerPool {
                 free().nth((ask.chance.checked_rem(count)?) as usize).map(|(id, _)| id)
             }
             Strategy::LeastLoaded | Strategy::Shard => free()
-                // Compares taken/slots without a division.
-                .min_by(|(_, a), (_, b)| {
-                    let of = |x: &Member, y: &Member| u64::from(x.taken) * u64::from(y.hand.slots);
-                    (of(a, b), a.used).cmp(&(of(b, a), b.used))
+                // Compares load/slots without a division.
+                .map(|(id, member)| (id, u64::from(load(id, member)), u64::from(member.hand.slots.max(1)), member.used))
+                .min_by(|(_, load_a, slots_a, used_a), (_, load_b, slots_b, used_b)| {
+                    (load_a * slots_b, used_a).cmp(&(load_b * slots_a, used_b))
                 })
-                .map(|(id, _)| id),
+                .map(|(id, ..)| id),
             _ => free().min_by_key(|(id, member)| (member.used, *id)).map(|(id, _)| id),
         }
     }
 
+    /// A worker for a run of a block job; it takes no slot. `load`: the number of tasks and runs that a worker has now.
+    ///
+    /// # Errors
+    /// No worker is eligible; the value is the reason.
+    pub fn find(&mut self, ask: &Ask, load: impl Fn(WorkerId) -> u32) -> Result<WorkerId, NotEligible> {
+        let target = self.target(ask);
+        match self.choose(ask, target, |id, _| load(id)) {
+            Some(worker) => {
+                self.note_choice(ask, worker);
+                Ok(worker)
+            }
+            None => Err(self.not_eligible(&ask.handler)),
+        }
+    }
+
+    /// Whether this worker may get such work.
+    #[must_use]
+    pub fn suits(&self, id: WorkerId, ask: &Ask) -> bool {
+        self.members.get(&id).is_some_and(|member| member.suits(&ask.handler, &ask.settings, ask.needs_slot))
+    }
+
+    /// The names that a worker watches.
+    #[must_use]
+    pub fn watched_by(&self, id: WorkerId) -> Vec<String> {
+        self.members.get(&id).map(|member| member.hand.handlers.clone()).unwrap_or_default()
+    }
+
     fn grant(&mut self, ask: &Ask, worker: WorkerId) -> Grant {
+        self.note_choice(ask, worker);
+        let member = self.members.get_mut(&worker).expect("it was chosen among the members");
+        member.taken += 1;
+        Grant { asker: ask.asker, worker, life: member.life }
+    }
+
+    /// Remembers a choice, for the strategies that depend on earlier ones.
+    fn note_choice(&mut self, ask: &Ask, worker: WorkerId) {
         self.turn += 1;
         if ask.settings.strategy == Strategy::Sticky {
             if self.stuck.len() >= MOST_KEYS {
@@ -407,21 +298,20 @@ impl WorkerPool {
             Some(last) => *last = worker,
             None => drop(self.last.insert(Arc::clone(&ask.handler), worker)),
         }
-        let member = self.members.get_mut(&worker).expect("it was chosen among the members");
-        member.taken += 1;
-        member.used = self.turn;
-        Grant { asker: ask.asker, worker, life: member.life }
+        if let Some(member) = self.members.get_mut(&worker) {
+            member.used = self.turn;
+        }
     }
 
     /// Grants the slots of one worker to the tasks that waited longest.
     fn serve(&mut self, id: WorkerId) -> Vec<Grant> {
         let mut grants = Vec::new();
-        while self.members.get(&id).is_some_and(Member::has_place) {
+        while self.members.get(&id).is_some_and(|member| member.has_place(true)) {
             let member = &self.members[&id];
             let first = self
                 .lanes
                 .iter()
-                .filter(|(key, _)| key.target.is_none_or(|target| target == id) && member.hand.handlers.iter().any(|h| **h == *key.handler))
+                .filter(|(key, _)| key.target.is_none_or(|target| target == id) && member.watches(&key.handler))
                 .filter_map(|(key, lane)| {
                     let (place, _) = lane.iter().find(|(_, ask)| self.choose_here(ask, id))?;
                     Some((*place, key))
@@ -440,7 +330,7 @@ impl WorkerPool {
 
     /// Whether a waiting task may have a slot of this worker.
     fn choose_here(&self, ask: &Ask, id: WorkerId) -> bool {
-        let suits = |member: &Member| member.suits(&ask.handler, &ask.settings);
+        let suits = |member: &Member| member.suits(&ask.handler, &ask.settings, ask.needs_slot);
         let is_suitable = ask.only.is_none_or(|only| only == id) && self.members.get(&id).is_some_and(suits);
         is_suitable && (!ask.excluded.contains(&id) || !self.suitable(ask).any(|(other, _)| !ask.excluded.contains(&other)))
     }
@@ -449,7 +339,7 @@ impl WorkerPool {
         if self.lanes.is_empty() {
             return Vec::new();
         }
-        let open: Vec<_> = self.members.iter().filter(|(_, member)| member.has_place()).map(|(id, _)| *id).collect();
+        let open: Vec<_> = self.members.iter().filter(|(_, member)| member.has_place(true)).map(|(id, _)| *id).collect();
         open.into_iter().flat_map(|id| self.serve(id)).collect()
     }
 

@@ -1,0 +1,93 @@
+//! Runs of block jobs, and tasks for all workers, that wait until any worker is eligible.
+
+use crate::actors::run::RunHandle;
+use crate::actors::task::{TaskEvent, TaskHandle};
+use crate::domain::ids::{Identity, WorkerId};
+use crate::domain::worker::NotEligible;
+use crate::domain::worker_pool::{Ask, WorkerPool};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What waits.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Task(TaskHandle),
+    Run(RunHandle),
+}
+
+impl Waiter {
+    /// It asks again.
+    fn wake(&self) {
+        match self {
+            Self::Task(task) => task.tell(TaskEvent::WorkerFits),
+            Self::Run(run) => run.workers_changed(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Unplaced {
+    ask: Box<Ask>,
+    /// Why it waits.
+    why: NotEligible,
+    waiter: Waiter,
+}
+
+impl Unplaced {
+    /// Whether it can go on, or the reason why it waits has changed.
+    fn is_concerned(&self, pool: &WorkerPool, worker: WorkerId, why: &NotEligible) -> bool {
+        pool.suits(worker, &self.ask) || self.why != *why
+    }
+}
+
+/// See the module documentation. By handler, so that a worker concerns only those that need one of its names.
+#[derive(Debug, Default)]
+pub(super) struct UnplacedRuns {
+    by_handler: HashMap<Arc<str>, HashMap<Identity, Unplaced>>,
+    handlers: HashMap<Identity, Arc<str>>,
+}
+
+impl UnplacedRuns {
+    pub(super) fn enter(&mut self, ask: Box<Ask>, why: NotEligible, waiter: Waiter) {
+        let (identity, handler) = (ask.asker.0, Arc::clone(&ask.handler));
+        self.handlers.insert(identity, Arc::clone(&handler));
+        self.by_handler.entry(handler).or_default().insert(identity, Unplaced { ask, why, waiter });
+    }
+
+    pub(super) fn leave(&mut self, identity: Identity) {
+        let Some(handler) = self.handlers.remove(&identity) else { return };
+        if let Some(runs) = self.by_handler.get_mut(&handler) {
+            runs.remove(&identity);
+            if runs.is_empty() {
+                self.by_handler.remove(&handler);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.handlers.is_empty()
+    }
+
+    /// A worker that watches these names came, left or changed.
+    pub(super) fn wake(&mut self, pool: &WorkerPool, worker: WorkerId, watched: &[String]) {
+        for name in watched {
+            let Some(runs) = self.by_handler.get_mut(name.as_str()) else { continue };
+            let why = pool.not_eligible(name);
+            for (identity, unplaced) in runs.extract_if(|_, unplaced| unplaced.is_concerned(pool, worker, &why)) {
+                self.handlers.remove(&identity);
+                unplaced.waiter.wake();
+            }
+            if runs.is_empty() {
+                self.by_handler.remove(name.as_str());
+            }
+        }
+    }
+
+    /// All of them ask again.
+    pub(super) fn wake_all(&mut self) {
+        self.handlers.clear();
+        for (_, unplaced) in self.by_handler.drain().flat_map(|(_, runs)| runs) {
+            unplaced.waiter.wake();
+        }
+    }
+}
