@@ -10,7 +10,8 @@ use super::origin::check_hosts;
 use super::schedule::{Overlap, Policies, Schedule};
 use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings, check_proxy};
 use super::sites::{MOST_CONNECTIONS, MOST_DELAY_MS, SitePolicy};
-use super::task::{Strategy, TaskSettings};
+#[cfg(feature = "broker")]
+use super::task::TaskSettings;
 #[cfg(feature = "broker")]
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -394,30 +395,6 @@ impl Properties {
         }
     }
 
-    /// Which worker gets a run of a block job, as the settings of a task: `WorkerGroup`, `WorkerVersion`, `WorkerTags`, `WorkerStrategy`,
-    /// `WorkerKey`.
-    fn workers(&self) -> Result<TaskSettings, InvalidProperty> {
-        let text = |key| self.get(key).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-        let mut out =
-            TaskSettings { group: text("WorkerGroup"), version: text("WorkerVersion"), key: text("WorkerKey"), ..TaskSettings::default() };
-        let tags = self.get("WorkerTags").unwrap_or_default().split(',').map(str::trim);
-        out.tags = tags.filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
-        if let Some((key, word)) = self.entry("WorkerStrategy") {
-            let known = Strategy::FOR_ONE.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(word.trim()));
-            let (_, strategy) = known.ok_or_else(|| InvalidProperty {
-                key: key.to_owned(),
-                detail: format!("`{word}` is none of {}", Strategy::FOR_ONE.map(|(name, _)| name).join(", ")),
-            })?;
-            out.strategy = strategy;
-        }
-        out.check().map_err(|(member, detail)| {
-            let keys = ["WorkerGroup", "WorkerVersion", "WorkerTags", "WorkerKey"];
-            let key = keys.into_iter().find(|key| key.to_ascii_lowercase().ends_with(member)).unwrap_or("WorkerStrategy");
-            InvalidProperty { key: self.entry(key).map_or(key, |(given, _)| given).to_owned(), detail }
-        })?;
-        Ok(out)
-    }
-
     /// The settings of a run's queue.
     ///
     /// # Errors
@@ -508,15 +485,6 @@ mod tests {
         ] {
             assert_eq!(of(&[(key, value)]).queue().map_err(|e| e.key), Err(key.to_owned()), "{value}");
         }
-        let read = of(&[("WORKER_GROUP", "red"), ("WorkerTags", "gpu, eu"), ("WorkerStrategy", "Hash"), ("WorkerKey", "/customer")]);
-        let workers = TaskSettings {
-            group: Some("red".into()),
-            tags: vec!["gpu".into(), "eu".into()],
-            strategy: Strategy::Hash,
-            key: Some("/customer".into()),
-            ..TaskSettings::default()
-        };
-        assert_eq!(read.queue().map(|queue| queue.workers), Ok(Arc::new(workers)));
         assert_eq!(of(&[("BLOCK_SIZE", "-1")]).queue().map_err(|e| e.key), Err("BLOCK_SIZE".to_owned()));
     }
 }

@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn each_key_that_is_read_is_known() {
-        for source in [include_str!("job.rs"), include_str!("application/settings.rs")] {
+        for source in [include_str!("job.rs"), include_str!("application/settings.rs"), include_str!("worker_properties.rs")] {
             let source = source.split("#[cfg(test)]").next().expect("code");
             for call in ["entry(\"", "get(\"", "parsed(\"", " text(\"", "any(\""] {
                 for read in source.split(call).skip(1).filter_map(|rest| rest.split('"').next()) {

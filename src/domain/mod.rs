@@ -69,6 +69,7 @@ pub mod work_history;
 pub mod worker;
 #[cfg(feature = "broker")]
 pub mod worker_pool;
+mod worker_properties;
 #[cfg(feature = "broker")]
 pub mod workflow;
 #[cfg(feature = "broker")]
