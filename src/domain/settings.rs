@@ -5,7 +5,7 @@ use super::guards::Guards;
 use super::origin::Origin;
 use super::redirect::Redirects;
 use super::sites::SitePolicy;
-use super::task::TaskSettings;
+use super::task::{Strategy, TaskSettings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,8 +194,15 @@ pub struct QueueSettings {
     pub workers: Arc<TaskSettings>,
 }
 
+impl QueueSettings {
+    /// Any worker, the least recently used.
+    pub(super) fn any_worker() -> TaskSettings {
+        TaskSettings { strategy: Strategy::LeastRecentlyUsed, ..TaskSettings::default() }
+    }
+}
+
 fn is_any_worker(workers: &TaskSettings) -> bool {
-    *workers == TaskSettings::default()
+    *workers == QueueSettings::any_worker()
 }
 
 impl Default for QueueSettings {
@@ -216,7 +223,7 @@ impl Default for QueueSettings {
             sites: SitePolicy::default(),
             node_group: None,
             os: None,
-            workers: Arc::default(),
+            workers: Arc::new(Self::any_worker()),
         }
     }
 }
@@ -224,6 +231,19 @@ impl Default for QueueSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_choice_of_a_worker_is_stored_only_if_it_is_not_the_usual_one() {
+        let stored = |strategy| {
+            let workers = Arc::new(TaskSettings { strategy, ..TaskSettings::default() });
+            let settings = QueueSettings { workers, ..QueueSettings::default() };
+            let text = serde_json::to_value(&settings).expect("JSON");
+            assert_eq!(serde_json::from_value::<QueueSettings>(text.clone()).expect("read"), settings);
+            text.get("workers").cloned()
+        };
+        assert_eq!(stored(Strategy::LeastRecentlyUsed), None);
+        assert!(stored(Strategy::RoundRobin).is_some() && stored(Strategy::Sticky).is_some());
+    }
 
     #[test]
     fn a_contact_is_a_page_or_an_address() {

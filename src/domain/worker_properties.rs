@@ -1,6 +1,7 @@
 //! The properties of a block job that choose the worker of its runs.
 
 use super::job::{InvalidProperty, Properties};
+use super::settings::QueueSettings;
 use super::task::{Strategy, TaskSettings};
 
 impl Properties {
@@ -8,8 +9,8 @@ impl Properties {
     /// `WorkerKey`.
     pub(super) fn workers(&self) -> Result<TaskSettings, InvalidProperty> {
         let text = |key| self.get(key).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-        let mut out =
-            TaskSettings { group: text("WorkerGroup"), version: text("WorkerVersion"), key: text("WorkerKey"), ..TaskSettings::default() };
+        let mut out = QueueSettings::any_worker();
+        (out.group, out.version, out.key) = (text("WorkerGroup"), text("WorkerVersion"), text("WorkerKey"));
         let tags = self.get("WorkerTags").unwrap_or_default().split(',').map(str::trim);
         out.tags = tags.filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
         if let Some((key, word)) = self.entry("WorkerStrategy") {

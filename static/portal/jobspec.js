@@ -9,7 +9,7 @@ const PLACE = [
   property("Os", "Operating system of the nodes", { hint: "A part of its name." }),
 ];
 
-const ONE_WORKER = [usual("in turn"), ["random", "any"], ["leastLoaded", "least loaded"], ["leastRecentlyUsed", "longest without work"],
+const ONE_WORKER = [["random", "any"], ["leastLoaded", "least loaded"],
   ["hash", "the same for the same key"], ["sticky", "the one that had the key last"], ["failover", "the first by name"]];
 
 export const COMMON = [
@@ -28,7 +28,8 @@ export const KIND = {
       { path: "task.arguments", label: "Arguments", kind: "json", hint: "Any JSON: what the function gets, unless a trigger brings its own." },
     ],
     more: [
-      { path: "task.strategy", label: "Which worker", kind: "select", options: [...ONE_WORKER, ["broadcast", "every worker, each a part"], ["shard", "in parts"]] },
+      { path: "task.strategy", label: "Which worker", kind: "select", options: [usual("in turn"),
+        ["leastRecentlyUsed", "longest without work"], ...ONE_WORKER, ["broadcast", "every worker, each a part"], ["shard", "in parts"]] },
       { path: "task.key", label: "Key", hint: "For the same key: a JSON pointer into the arguments." },
       { path: "task.shards", label: "Parts", kind: "int", hint: "0: one for each worker that is there." },
       { path: "task.group", label: "Workers of the group" },
@@ -68,7 +69,7 @@ export const KIND = {
       property("MaxBody", "Most bytes of a page", { placeholder: "16777216" }),
       property("Site", "Site", { kind: "area", hint: "JSON: userAgent, headers, proxy, encoding." }),
       ...PLACE,
-      property("WorkerStrategy", "Which worker", { kind: "select", options: ONE_WORKER }),
+      property("WorkerStrategy", "Which worker", { kind: "select", options: [usual("longest without work"), ["roundRobin", "in turn"], ...ONE_WORKER] }),
       property("WorkerKey", "Key", { hint: "For the same key: a JSON pointer into the arguments." }),
       property("WorkerGroup", "Workers of the group"),
       property("WorkerVersion", "Workers of the version"),

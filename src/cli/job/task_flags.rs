@@ -36,7 +36,7 @@ pub struct TaskFlags {
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The worker of a task or a block job")]
 struct WorkerFlags {
-    /// How a worker is chosen [default: round-robin]. A block job has no broadcast and no shards
+    /// How a worker is chosen; a block job has no broadcast and no shards [default: round-robin, for a block job least-recently-used]
     #[arg(long, value_parser = words::<Strategy>())]
     strategy: Option<String>,
     /// The value to hash: a JSON pointer into the arguments
