@@ -53,28 +53,48 @@ class Calls:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
+    def is_hung_up(self, seconds: float) -> bool:
+        """Waits until `hang_up` was called, at most this long."""
+        return self._hung_up.wait(seconds)
+
     def close(self) -> None:
         """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def call(self, method: str, path: str, body: bytes | None = None, *, timeout: float = 30.0) -> Answer:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        timeout: float = 30.0,
+        patience: float | None = None,
+        accept: str | None = None,
+    ) -> Answer:
         """Makes a call.
+
+        Args:
+            timeout: the seconds that one try may take.
+            patience: the seconds after which the call is given up, between two tries.
+            accept: the media type that is wanted.
 
         Raises:
             ApiError: the broker refused it for good.
             BrokerUnavailable: no broker answered until the end.
         """
         backoff = Backoff(0.1, 10.0)
+        give_up = None if patience is None else time.monotonic() + patience
+        headers = {**self._headers, "Accept": accept} if accept else self._headers
         while True:
             why: Exception
             if self._hung_up.is_set():
                 raise BrokerUnavailable(f"{method} {path}: the connection was given up")
             try:
-                status, headers, content = self._try(method, path, body, timeout)
+                status, run_state, content = self._try(method, path, body, headers, timeout)
                 if status < 400:
-                    return Answer(status, headers.get("webloom-run-state") or "", content)
+                    return Answer(status, run_state, content)
                 error = _problem(status, content)
                 if status not in _LATER:
                     raise error
@@ -87,7 +107,7 @@ class Calls:
             if backoff.tries == 3:
                 log.warning("broker is away or busy path=%s error=%s", path.partition("?")[0], why)
             pause = backoff.next()
-            is_over = self._end is not None and time.monotonic() + pause > self._end
+            is_over = any(end is not None and time.monotonic() + pause > end for end in (self._end, give_up))
             if is_over or self._hung_up.wait(pause):
                 raise BrokerUnavailable(f"{method} {path}: {type(why).__name__}: {why}") from why
 
@@ -97,7 +117,7 @@ class Calls:
             self.close()
             self._current += 1
 
-    def _try(self, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _try(self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout: float) -> tuple[int, str, bytes]:
         address = self._settings.brokers[self._current % len(self._settings.brokers)]
         if self._connection is None:
             self._connection = _connect(address, self._tls, timeout)
@@ -105,12 +125,12 @@ class Calls:
             self._connection.sock.settimeout(timeout)
         else:
             self._connection.timeout = timeout
-        self._connection.request(method, urlsplit(address).path + path, body, self._headers)
+        self._connection.request(method, urlsplit(address).path + path, body, headers)
         # There may have been no socket yet that `hang_up` could shut down.
         if self._hung_up.is_set():
             raise ConnectionAbortedError("the connection was given up")
         answer = self._connection.getresponse()
-        return answer.status, answer.headers, answer.read()
+        return answer.status, answer.headers.get("webloom-run-state") or "", answer.read()
 
 
 def _connect(address: str, tls: Any, timeout: float) -> http.client.HTTPConnection:

@@ -24,10 +24,13 @@ import atexit
 import base64
 import contextlib
 import ipaddress
+import json
 import logging
+import queue
+import threading
 import uuid
 import weakref
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -46,9 +49,10 @@ from scrapy.exceptions import (
 from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 
-from ._bulk import MEDIA_TYPE, Result, read_deliveries
+from ._bulk import MEDIA_TYPE, FinishedBlock, Result, read_deliveries
+from ._scrapy_calls import Calls
 from ._scrapy_scheduler import FleetScheduler
-from ._settings import Backoff
+from ._settings import Backoff, Settings
 from .client import FINAL_STATES, AsyncClient, Client
 from .errors import ApiError, BrokerUnavailable, ProtocolError
 
@@ -63,6 +67,9 @@ log = logging.getLogger("webloom.scrapy")
 
 #: The group of the jobs, and their property with the id of the worker.
 GROUP, _WORKER = "scrapy", "ScrapyWorker"
+
+#: The most requests of a push.
+_MOST_REQUESTS = 1_000
 
 _handlers: weakref.WeakKeyDictionary[Crawler, FleetDownloadHandler] = weakref.WeakKeyDictionary()
 
@@ -117,10 +124,11 @@ class FleetDownloadHandler(BaseDownloadHandler):
         self._job: str | None = None
         self._run: str | None = None
         self._waiting: dict[str, asyncio.Future[Result]] = {}
-        self._unsent: list[dict[str, Any]] = []
-        self._sender: asyncio.Task[None] | None = None
-        self._background: list[asyncio.Task[None]] = []
-        self._done: list[str] = []  # blocks to be acknowledged with the next poll
+        self._unsent: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: there will be no more
+        self._stay_task: asyncio.Task[None] | None = None
+        self._push_calls, self._poll_calls = (Calls(Settings.read(**self._access)) for _ in range(2))
+        self._poller: threading.Thread | None = None
+        self._done: list[str] = []  # blocks to be acknowledged with the next poll; of the polling thread while it lives
         self._is_closing = False
 
     @classmethod
@@ -150,9 +158,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
         message = self._message(request, key)
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting[key] = future
-        self._unsent.append(message)
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.ensure_future(self._send())
+        self._unsent.put(message)
         try:
             return self._response(request, await future)
         finally:
@@ -259,7 +265,11 @@ class FleetDownloadHandler(BaseDownloadHandler):
         atexit.register(self._close_at_exit)
         self._run = (await self._client.trigger_job(job.id)).identity
         log.info("crawl has a run run_id=%s job_id=%s broker=%s", self._run, job.id, self._client.url)
-        self._background = [asyncio.ensure_future(self._stay(registration)), asyncio.ensure_future(self._poll(self._run))]
+        self._stay_task = asyncio.ensure_future(self._stay(registration))
+        call_soon = asyncio.get_running_loop().call_soon_threadsafe
+        self._poller = threading.Thread(target=self._poll_always, args=(self._run, call_soon), name="webloom-poll", daemon=True)
+        self._poller.start()
+        threading.Thread(target=self._push_always, args=(self._run, call_soon), name="webloom-push", daemon=True).start()
         return self._run
 
     async def _clear(self) -> None:
@@ -282,23 +292,35 @@ class FleetDownloadHandler(BaseDownloadHandler):
                 return False
             raise
 
-    async def _send(self) -> None:
+    # Two threads push requests and poll for results. Much of the cost of a page would be `httpx` and its tasks otherwise.
+
+    def _push_always(self, run: str, call_soon: Callable[..., Any]) -> None:
         """Pushes what has come up since the last push."""
-        while self._unsent:
-            batch, self._unsent = self._unsent, []
+        while (message := self._unsent.get()) is not None:
+            batch = [message]
+            while len(batch) < _MOST_REQUESTS and not self._unsent.empty():
+                message = self._unsent.get()
+                if message is None:
+                    return
+                batch.append(message)
             try:
-                await self._client.push_requests(str(self._run), batch)
+                self._push(run, batch)
             except (ApiError, BrokerUnavailable, ValueError) as error:
                 if len(batch) > 1 and isinstance(error, ApiError) and error.status in (400, 413, 422):
                     # All are refused if one is: each alone, so that only that one fails.
                     for message in batch:
                         try:
-                            await self._client.push_requests(str(self._run), [message])
+                            self._push(run, [message])
                         except (ApiError, BrokerUnavailable) as refused:
-                            self._fail(message["key"], refused)
+                            _call(call_soon, self._fail, message["key"], refused)
                     continue
                 for message in batch:
-                    self._fail(message["key"], error)
+                    _call(call_soon, self._fail, message["key"], error)
+
+    def _push(self, run: str, batch: list[dict[str, Any]]) -> None:
+        body = json.dumps(batch, ensure_ascii=False).encode()
+        # Scrapy asks again for what has failed.
+        self._push_calls.call("POST", f"/requestqueue/{run}", body, patience=self._timeout_s)
 
     def _fail(self, key: str, error: Exception) -> None:
         future = self._waiting.get(key)
@@ -306,32 +328,40 @@ class FleetDownloadHandler(BaseDownloadHandler):
             log.warning("request is not taken run_id=%s error=%s", self._run, error)
             future.set_exception(DownloadFailedError(str(error)))
 
-    async def _poll(self, run: str) -> None:
+    def _poll_always(self, run: str, call_soon: Callable[..., Any]) -> None:
+        """Fetches results. The next poll acknowledges them."""
         backoff = Backoff()
-        while True:
-            query: dict[str, Any] = {"wait": 30, "max": 16, "worker": self._worker_id}
+        while not self._is_closing:
+            path = f"/requestqueue/{run}?wait=30&max=16&worker={self._worker_id}"
             if self._done:
-                query["ack"] = ",".join(self._done)
+                path += "&ack=" + ",".join(self._done)
             try:
-                answer = await self._client._send("GET", f"/requestqueue/{run}", query, headers={"Accept": MEDIA_TYPE})
-                blocks = read_deliveries(answer.content) if answer.status_code == 200 else []
-            except (ApiError, BrokerUnavailable, ProtocolError) as error:
-                if isinstance(error, ApiError) and error.status in (404, 409):
-                    self._over(f"the run is over: {error}")
+                answer = self._poll_calls.call("GET", path, accept=MEDIA_TYPE, timeout=60.0)
+                blocks = read_deliveries(answer.content) if answer.status == 200 else []
+            except BrokerUnavailable:
+                return  # this process hung up
+            except ApiError as error:
+                _call(call_soon, self._over, f"the run is over: {error}")
+                return
+            except ProtocolError as error:
+                log.warning("answer cannot be read run_id=%s error=%s", run, error)
+                if self._poll_calls.is_hung_up(backoff.next()):
                     return
-                log.warning("broker is away run_id=%s error=%s", run, error)
-                await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
             self._done = [block.block_id for block in blocks]
-            for block in blocks:
-                for result in block.results:
-                    future = self._waiting.get(result.request.get("key", ""))
-                    if future is not None and not future.done():
-                        future.set_result(result)
-            if not blocks and answer.headers.get("webloom-run-state") in FINAL_STATES:
-                self._over(f"the run is over: {answer.headers['webloom-run-state']}")
+            if blocks:
+                _call(call_soon, self._arrived, blocks)
+            elif answer.run_state in FINAL_STATES:
+                _call(call_soon, self._over, f"the run is over: {answer.run_state}")
                 return
+
+    def _arrived(self, blocks: list[FinishedBlock]) -> None:
+        for block in blocks:
+            for result in block.results:
+                future = self._waiting.get(result.request.get("key", ""))
+                if future is not None and not future.done():
+                    future.set_result(result)
 
     def _over(self, why: str) -> None:
         if not self._is_closing:
@@ -363,14 +393,22 @@ class FleetDownloadHandler(BaseDownloadHandler):
         atexit.unregister(self._close_at_exit)
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        self._hang_up()
+        if self._stay_task is not None:
+            self._stay_task.cancel()
+            await asyncio.gather(self._stay_task, return_exceptions=True)
         if self._run is not None:
             await self._try_to(self._end_run(self._run))
         if self._job is not None:
             await self._try_to(self._client.delete_job(self._job))
         await self._client.aclose()
+
+    def _hang_up(self) -> None:
+        self._unsent.put(None)
+        self._push_calls.hang_up()
+        self._poll_calls.hang_up()
+        if self._poller is not None:
+            self._poller.join()
 
     async def _end_run(self, run: str) -> None:
         if self._done:
@@ -384,6 +422,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
     def _close_at_exit(self) -> None:
         """As `close`, when the program ends without it: `scrapy shell` does. No event loop is left then."""
         self._is_closing = True
+        self._hang_up()
         try:
             with Client(**self._access, retries=1) as client:
                 if self._run is not None:
@@ -405,6 +444,12 @@ class FleetDownloadHandler(BaseDownloadHandler):
             await call
         except (ApiError, BrokerUnavailable) as error:
             log.warning("could not end the run or delete its job error=%s", error)
+
+
+def _call(call_soon: Callable[..., Any], function: Callable[..., None], *arguments: Any) -> None:
+    """Has the thread of the spider call a function, unless its loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        call_soon(function, *arguments)
 
 
 def _with_credentials(proxy: str, header: str | None) -> str:
