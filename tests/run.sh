@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole check, from a fresh clone on a Debian that has a Rust toolchain and gcc. It asks nothing, so CI runs it as well.
 # Options: --no-install  take the machine as it is
+# WEBLOOM_STATIC=1       build and try the static program, too: minutes on two processors, so it is the default from four on
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -177,6 +178,16 @@ if cargo tree --locked --no-default-features --features sdk --edges normal,build
 fi
 
 say "tests"
+if ((!${WEBLOOM_STATIC:-$(($(nproc) >= 4))})); then
+    echo "SKIPPED: there are fewer than four processors and WEBLOOM_STATIC is not 1, so the static program is not built"
+elif ! rustup target add "$(uname -m)-unknown-linux-musl"; then
+    echo "SKIPPED: Rust's target for musl cannot be fetched from here, so the static program is not built"
+else
+    # A test starts the file, which the last line of the output names.
+    WEBLOOM_STATIC_PROGRAM=$(realpath "$(PROFILE=dev bash packaging/static.sh | tail -1)")
+    export WEBLOOM_STATIC_PROGRAM
+fi
+
 log=$(mktemp)
 part=$(mktemp)
 flaky=()

@@ -2,10 +2,11 @@
 
 use crate::support::api::Api;
 use crate::support::process::{Process, WEBLOOM};
+use crate::support::site::Site;
 use crate::support::{journey, until};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::{read_dir, read_to_string, write};
+use std::fs::{Permissions, read_dir, read_to_string, write};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -346,4 +347,36 @@ fn a_program_names_the_commit_that_it_is_made_of() {
     let commit = call("git", &["log", "-1", "--format=%h %cs"]);
     let output = call("./script", &[]);
     assert!(output.contains(&format!("WEBLOOM_COMMIT={commit}")) && output.contains("rerun-if-changed=.git/"), "{output}");
+}
+
+/// Changes into a folder that holds the program, `/dev/null` and the processes of a namespace of its own, as a user that nobody is.
+const ALONE: &str = r#"
+set -e
+touch "$1/dev/null"
+mount --bind /dev/null "$1/dev/null"
+mount -t proc proc "$1/proc"
+exec chroot --userspec=1000:1000 --groups= "$@"
+"#;
+
+#[test]
+fn the_static_program_needs_nothing_of_the_system() {
+    let Some(program) = std::env::var_os("WEBLOOM_STATIC_PROGRAM") else {
+        return println!("SKIPPED: WEBLOOM_STATIC_PROGRAM does not name a program of packaging/static.sh");
+    };
+    journey(async {
+        let site = Site::serve(20);
+        let root = tempfile::tempdir().expect("a folder");
+        for folder in ["dev", "proc", "tmp"] {
+            std::fs::create_dir(root.path().join(folder)).expect("a folder");
+        }
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("readable");
+        std::fs::set_permissions(root.path().join("tmp"), Permissions::from_mode(0o777)).expect("for all");
+        std::fs::copy(program, root.path().join("webloom")).expect("copied");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ALONE, "sh"]).arg(root.path());
+        command.args(["/webloom", "crawl", &site.url, "--limit", "10", "--output", "/tmp/pages.jsonl"]);
+        actix_web::rt::task::spawn_blocking(move || run(&mut command)).await.expect("it runs");
+        let pages = read_to_string(root.path().join("tmp/pages.jsonl")).expect("pages");
+        assert_eq!(pages.lines().count(), 10, "{pages}");
+    });
 }
