@@ -80,7 +80,7 @@ pub struct JobInput {
     #[serde(default, alias = "Arguments")]
     pub arguments: Option<String>,
     /// Short form for the program of an application job and its arguments, as one line, without a shell. It makes the job an application
-    /// job, and is stored as the properties `Application` and `Arguments`.
+    /// job, and is stored as the properties `Application` and `Arguments`, with `MaxCpu` 101 if the job has no `MaxCpu`.
     #[serde(default)]
     pub command: Option<String>,
     /// All other properties.

@@ -244,11 +244,14 @@ fn a_command_runs_on_a_node_that_allows_programs() {
             })
         };
         let command = "sh -c 'echo \"said: $0\"; exit 3' 'two words'";
-        let (code, said) = cli(&broker.url, &["job", "create", "--name", "hello", "--command", command, "-p", "MaxCpu=101"]);
+        let (code, said) = cli(&broker.url, &["job", "create", "--name", "hello", "--command", command]);
         assert_eq!(code, 0, "{said}");
         let (_, jobs) = api.get("/api/v1/jobs").await;
         let job = jobs["items"][0].clone();
         assert_eq!((&job["jobType"], &job["properties"]["Application"]), (&json!("application"), &json!("sh")), "{job}");
+        assert_eq!(job["properties"]["MaxCpu"], "101", "a busy machine runs it as well");
+        let (_, limited) = api.post("/api/v1/jobs", &json!({ "name": "limited", "command": "true", "properties": { "maxcpu": "50" } })).await;
+        assert_eq!(limited["properties"], json!({ "Application": "true", "maxcpu": "50" }), "the job's own limit stays");
         let job = job["id"].as_str().expect("an id").to_owned();
         let run = over(api.trigger(&job).await).await;
         assert_eq!(run["state"], "failed");

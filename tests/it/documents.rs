@@ -136,9 +136,7 @@ impl Stage {
             stage.replaced.push((command, examples.join(example).display().to_string()));
         }
         // A program is not started on a node with busy processors, and those of a machine under test are.
-        for option in [" --command ", " --application "] {
-            stage.replaced.push((option.to_owned(), format!(" --property MaxCpu=101{option}")));
-        }
+        stage.replaced.push((" --application ".to_owned(), " --property MaxCpu=101 --application ".to_owned()));
         // The README's commands without an address mean the default one.
         stage.replaced.push(("webloom broker\n".to_owned(), format!("webloom broker --listen 127.0.0.1:{broker}\n")));
         stage.replaced.push(("\u{0}broker".to_owned(), format!("http://127.0.0.1:{broker}")));

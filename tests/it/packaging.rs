@@ -349,7 +349,7 @@ fn a_program_names_the_commit_that_it_is_made_of() {
     assert!(output.contains(&format!("WEBLOOM_COMMIT={commit}")) && output.contains("rerun-if-changed=.git/"), "{output}");
 }
 
-/// Changes into a folder that holds the program, `/dev/null` and the processes of a namespace of its own, as a user that nobody is.
+/// Enters a folder that holds nothing but the program, `/dev/null`, `/proc` and `/tmp`, as a user without privileges.
 const ALONE: &str = r#"
 set -e
 touch "$1/dev/null"

@@ -1280,7 +1280,8 @@ class JobInput(Model):
     #: The request of a callback job.
     callback: CallbackInput | None = None
     #: Short form for the program of an application job and its arguments, as one line, without a shell. It makes
-    #: the job an application job, and is stored as the properties `Application` and `Arguments`.
+    #: the job an application job, and is stored as the properties `Application` and `Arguments`, with `MaxCpu`
+    #: 101 if the job has no `MaxCpu`.
     command: str | None = None
     #: Short form of a schedule with one cron expression; empty: only triggers start it.
     cron: str | None = None

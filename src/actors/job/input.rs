@@ -139,6 +139,10 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
         let (program, arguments) = of_command(command).map_err(|detail| Problem::invalid("command", detail))?;
         job.properties.put("Application", Some(program));
         job.properties.put("Arguments", arguments);
+        // As cron: a busy processor is no reason to leave the run out, unless the job says so.
+        if job.properties.get("MaxCpu").is_none() {
+            job.properties.put("MaxCpu", Some("101".to_owned()));
+        }
     }
     check_properties(&job.properties)?;
     if let Some(policies) = input.policies {
