@@ -164,7 +164,7 @@ impl Vigil {
                         beat_at = now + every_ms;
                         match self.beat() {
                             Ok(Tables::Newer) => return drop(tell.send(Err(newer()))),
-                            Ok(tables) => self.show(tables == Tables::Fit),
+                            Ok(tables) => self.show(tables != Tables::Older),
                             Err(error) => self.trouble(error),
                         }
                     }

@@ -47,7 +47,9 @@ pub enum Tables {
     Fit,
     /// They are older; the leader migrates them.
     Older,
-    /// They are newer than this version.
+    /// A later version has added to them, and this version can use them.
+    Extended,
+    /// A later version has changed them, and this version cannot use them.
     Newer,
 }
 
@@ -153,7 +155,7 @@ impl Seat {
         if !self.accepts_unfinished {
             copy::check_finished(self.conn()?, &address)?;
         }
-        let ttl_ms = if tables == Tables::Fit { self.ttl_ms } else { self.ttl_ms.max(MIGRATING_MS) };
+        let ttl_ms = if tables == Tables::Older { self.ttl_ms.max(MIGRATING_MS) } else { self.ttl_ms };
         let term = seen.map_or(0, |lease| lease.term) + 1;
         let lease = Lease { term, renewals: 0, ttl_ms, is_locked: lock == Lock::Ours, is_released: false };
         let (seen, me) = (seen.copied(), self.me.clone());
@@ -171,8 +173,10 @@ impl Seat {
         write_lease(conn, &me, &lease, Timestamp::now())?;
         dialect::commit(conn)?;
         // From here on the store rejects the previous leader, and this broker owns the tables.
-        if tables == Tables::Older {
-            dialect::migrate(&address)?;
+        match tables {
+            Tables::Older => dialect::migrate(&address)?,
+            Tables::Extended => log::info!("tables extended by a later version, using them database={address}"),
+            Tables::Fit | Tables::Newer => {}
         }
         // A first row begins to count.
         let number = before.map_or(Some(0), |turn| turn.batch.map(|(_, number)| number)).filter(|_| address.file().is_none());

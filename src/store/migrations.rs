@@ -3,7 +3,7 @@
 
 use super::candidate::Tables;
 use super::custody::Custody;
-use super::dialect;
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::files;
 use crate::domain::database::DatabaseAddress;
@@ -16,16 +16,29 @@ pub fn pending(address: &DatabaseAddress) -> Result<Vec<String>, StoreError> {
     if let Some(path) = address.file() {
         files::check_for_reading(path)?;
     }
-    // diesel makes its table if it is missing, which a read-only connection to a server refuses even if it is there.
-    let mut conn = match address {
-        DatabaseAddress::File(_) => dialect::observer(address)?,
-        DatabaseAddress::Server(_) => dialect::seat(address)?,
-    };
+    let mut conn = open(address)?;
     if dialect::tables(&mut conn)? == Tables::Newer {
         let why = "a later version of webloom has changed its tables. Use that version, or a later one";
         return Err(StoreError::Unusable(format!("Cannot use {address}: {why}.")));
     }
     dialect::pending(&mut conn)
+}
+
+/// diesel makes its table if it is missing, which a read-only connection to a server refuses even if it is there.
+fn open(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    match address {
+        DatabaseAddress::File(_) => dialect::observer(address),
+        DatabaseAddress::Server(_) => dialect::seat(address),
+    }
+}
+
+/// Fails if a later version has added tables or columns, which this version does not know.
+pub(super) fn check_all_known(address: &DatabaseAddress) -> Result<(), StoreError> {
+    if dialect::tables(&mut open(address)?)? != Tables::Extended {
+        return Ok(());
+    }
+    let why = "a later version of webloom has added to its tables. Use that version, or a later one";
+    Err(StoreError::Unusable(format!("Cannot copy {address}: {why}.")))
 }
 
 /// Applies what is pending, creating the store if it does not exist. Returns the names of what it applied.

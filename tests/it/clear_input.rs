@@ -250,7 +250,8 @@ fn a_command_runs_on_a_node_that_allows_programs() {
         let job = jobs["items"][0].clone();
         assert_eq!((&job["jobType"], &job["properties"]["Application"]), (&json!("application"), &json!("sh")), "{job}");
         assert_eq!(job["properties"]["MaxCpu"], "101", "a busy machine runs it as well");
-        let (_, limited) = api.post("/api/v1/jobs", &json!({ "name": "limited", "command": "true", "properties": { "maxcpu": "50" } })).await;
+        let (_, limited) =
+            api.post("/api/v1/jobs", &json!({ "name": "limited", "command": "true", "properties": { "maxcpu": "50" } })).await;
         assert_eq!(limited["properties"], json!({ "Application": "true", "maxcpu": "50" }), "the job's own limit stays");
         let job = job["id"].as_str().expect("an id").to_owned();
         let run = over(api.trigger(&job).await).await;

@@ -63,9 +63,24 @@ async fn journey_of(database: &str, home: &Path, (last, undo): (String, String),
     let leader = brokers.as_array().expect("a list").iter().find(|broker| broker["role"] == "leader").expect("a leader");
     assert_eq!(leader["term"], 4, "migrate, broker, migrate, broker: {brokers}");
     assert_eq!(api.get("/api/v1/series").await.0, 200);
-    drop(broker);
-    // A later version has been here.
+    // The next version adds to the tables while this one leads: this one goes on, stands by and takes over.
+    edit("ALTER TABLE job ADD COLUMN later BIGINT; CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY);");
     edit("INSERT INTO __diesel_schema_migrations (version) VALUES ('29991231000000')");
+    api.job("k", "a.B", &serde_json::json!({})).await;
+    let second = Broker::start_in(home, "127.0.0.1:0", &[], "");
+    let other = Api::new(&second.url);
+    until("it stands by and reads", || async { (other.get("/api/v1/jobs").await.0 == 200).then_some(()) }).await;
+    broker.process.kill();
+    until("the other leads", || async { (other.get("/readyz").await.0 == 200).then_some(()) }).await;
+    other.job("l", "a.B", &serde_json::json!({})).await;
+    assert_eq!(other.get("/api/v1/jobs").await.1["items"].as_array().map(Vec::len), Some(3));
+    assert_eq!(migrate(database, &["--check"]).code, Some(0));
+    drop((broker, second));
+    let target = home.join("copy.db");
+    let copy = webloom("", &["store", "copy", "--from", database, "--to", target.to_str().expect("a path")]);
+    copy.refused(1, "a later version of webloom has added to its tables");
+    // A later version has taken something away.
+    edit("UPDATE meta SET value = '29991231000000' WHERE key = 'compatible_since'");
     for more in [&[][..], &["--check"]] {
         migrate(database, more).refused(1, "a later version of webloom has changed its tables");
     }

@@ -7,8 +7,9 @@ use std::path::Path;
 const BEFORE: &str = "2026-11-23-160000";
 /// The first migration that both databases have.
 const BOTH_FROM: &str = "2026-11-23-140000";
-/// Migrations that take something away: the name, and since when no version uses it.
-const CONTRACTS: [(&str, &str); 0] = [];
+/// Migrations that take something away: the name, the last migration of the first version that did not use it any more, and what it was.
+/// `src/store/compatible_since` has the latest of these, without dashes: what knows it can use the tables.
+const CONTRACTS: [(&str, &str, &str); 0] = [];
 
 /// The statements of a file, without comments, in upper case, with single blanks.
 fn statements(text: &str) -> Vec<String> {
@@ -58,7 +59,7 @@ fn names(kind: &str) -> Vec<String> {
 fn migrations_only_add() {
     for kind in ["sqlite", "postgres"] {
         for name in names(kind).iter().filter(|name| name[..BEFORE.len()] > *BEFORE) {
-            if CONTRACTS.iter().any(|(known, _)| known == name) {
+            if CONTRACTS.iter().any(|(known, ..)| known == name) {
                 continue;
             }
             let file = format!("migrations/{kind}/{name}/up.sql");
@@ -66,8 +67,13 @@ fn migrations_only_add() {
             assert_eq!(takes_away(&text), Vec::<String>::new(), "{file}");
         }
     }
-    for (name, reason) in CONTRACTS {
-        assert!(!reason.is_empty() && names("sqlite").iter().any(|known| known == name), "{name}");
+    let stamps: Vec<String> = names("sqlite").iter().map(|name| name[..BEFORE.len()].to_owned()).collect();
+    let since = include_str!("../../src/store/compatible_since").trim();
+    assert!(stamps.iter().any(|stamp| stamp.replace('-', "") == since), "{since} is a migration");
+    for (name, unused_since, what) in CONTRACTS {
+        assert!(!what.is_empty() && stamps.iter().any(|stamp| name.starts_with(stamp.as_str())), "{name}");
+        assert!(stamps.iter().any(|stamp| stamp == unused_since) && unused_since < name, "{unused_since}");
+        assert!(unused_since.replace('-', "").as_str() <= since, "src/store/compatible_since is at least {unused_since}");
     }
 }
 

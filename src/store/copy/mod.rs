@@ -132,6 +132,7 @@ fn dialect_term(conn: &mut Conn) -> Result<Option<i64>, StoreError> {
 
 fn check_source(from: &DatabaseAddress) -> Result<(), StoreError> {
     let pending = migrations::pending(from)?;
+    migrations::check_all_known(from)?;
     let mut conn = dialect::observer(from)?;
     if !dialect::has_table(&mut conn, "job")? {
         return Err(StoreError::Unusable(format!("Cannot copy {from}: it is not a database of a broker.")));

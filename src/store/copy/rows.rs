@@ -2,7 +2,7 @@
 
 use super::UNFINISHED;
 use super::tables::{Kind, Table};
-use crate::store::dialect::{Conn, Database};
+use crate::store::dialect::{COMPATIBLE_KEY, Conn, Database};
 use crate::store::error::StoreError;
 use diesel::connection::DefaultLoadingMode;
 use diesel::deserialize::{self, QueryableByName};
@@ -126,9 +126,9 @@ pub(super) fn all(conn: &mut Conn, table: &Table, mut each: impl FnMut(Row) -> R
     Ok(())
 }
 
-/// The mark of an unfinished copy is not part of its store.
+/// The mark of an unfinished copy is not part of its store, and what the migrations of the target noted stays.
 fn condition(table: &Table) -> String {
-    if table.name == "meta" { format!(" WHERE \"key\" <> '{UNFINISHED}'") } else { String::new() }
+    if table.name == "meta" { format!(" WHERE \"key\" NOT IN ('{UNFINISHED}', '{COMPATIBLE_KEY}')") } else { String::new() }
 }
 
 /// Writes rows.

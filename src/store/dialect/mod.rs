@@ -11,7 +11,7 @@ use super::error::StoreError;
 use crate::domain::database::DatabaseAddress;
 use crate::domain::leader::Turn;
 use diesel::backend::Backend;
-use diesel::connection::Connection;
+use diesel::connection::{Connection, SimpleConnection};
 use diesel::migration::MigrationSource;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::BigInt;
@@ -208,16 +208,41 @@ fn not_read(e: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
     StoreError::Failed(format!("reading the migrations: {e}"))
 }
 
-fn compare<DB: Backend, C: MigrationHarness<DB>>(conn: &mut C, migrations: &EmbeddedMigrations) -> Result<Tables, StoreError> {
+/// Key in `meta`: see [`COMPATIBLE_SINCE`].
+pub(in crate::store) const COMPATIBLE_KEY: &str = "compatible_since";
+
+/// A program that knows this migration can use the tables after all migrations of this version, also if it does not know the later ones.
+const COMPATIBLE_SINCE: &str = include_str!("../compatible_since");
+
+/// Applies what is pending, and notes in the database which earlier versions can use it then.
+fn apply_pending<DB: Backend, C: MigrationHarness<DB> + SimpleConnection>(
+    conn: &mut C,
+    migrations: EmbeddedMigrations,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    if !conn.run_pending_migrations(migrations)?.is_empty() {
+        let (key, since) = (COMPATIBLE_KEY, COMPATIBLE_SINCE.trim());
+        let rule = "ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        conn.batch_execute(&format!("INSERT INTO meta (key, value) VALUES ('{key}', '{since}') {rule}"))?;
+    }
+    Ok(())
+}
+
+/// `since` reads the value of [`COMPATIBLE_KEY`].
+fn compare<DB: Backend, C: MigrationHarness<DB>>(
+    conn: &mut C,
+    migrations: &EmbeddedMigrations,
+    since: impl FnOnce(&mut C) -> QueryResult<Option<String>>,
+) -> Result<Tables, StoreError> {
     let done = conn.applied_migrations().map_err(not_read)?;
     let known = MigrationSource::<DB>::migrations(migrations).map_err(not_read)?;
     let known: Vec<_> = known.iter().map(|migration| migration.name().version().as_owned()).collect();
-    Ok(if done.iter().any(|version| !known.contains(version)) {
-        Tables::Newer
-    } else if known.len() > done.len() {
-        Tables::Older
-    } else {
-        Tables::Fit
+    let lacks_some = known.iter().any(|version| !done.contains(version));
+    let has_others = done.iter().any(|version| !known.contains(version));
+    Ok(match (lacks_some, has_others) {
+        (false, false) => Tables::Fit,
+        (true, false) => Tables::Older,
+        (false, true) if since(conn)?.is_some_and(|since| known.iter().any(|version| version.to_string() >= since)) => Tables::Extended,
+        (_, true) => Tables::Newer,
     })
 }
 

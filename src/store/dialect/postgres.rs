@@ -6,6 +6,7 @@
 use super::super::candidate::Tables;
 use super::super::columns::id;
 use super::super::error::StoreError;
+use super::super::schema::meta;
 use crate::domain::database::{ServerUrl, SslMode};
 use crate::domain::leader::Turn;
 use diesel::connection::{
@@ -17,9 +18,9 @@ use diesel::pg::{Pg, PgMetadataLookup, PgTypeMetadata};
 use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::DatabaseErrorKind;
 use diesel::sql_types::{BigInt, Bool, Text, TypeMetadata};
-use diesel::{ConnectionError, ConnectionResult, OptionalExtension, QueryResult, RunQueryDsl};
+use diesel::{ConnectionError, ConnectionResult, OptionalExtension, QueryDsl, QueryResult, RunQueryDsl};
 use diesel_async::{AsyncConnection, AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection};
-use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use futures_util::StreamExt;
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -282,7 +283,7 @@ impl MultiConnectionHelper for PgConn {
 /// Migrates the tables.
 pub(in crate::store) fn migrate(url: &ServerUrl) -> Result<(), StoreError> {
     let mut conn = PgConn::open(url, "SET client_min_messages = warning;", None)?;
-    conn.run_pending_migrations(MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {url}: {e}")))?;
+    super::apply_pending::<Pg, _>(&mut conn, MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {url}: {e}")))?;
     Ok(())
 }
 
@@ -431,5 +432,7 @@ pub(in crate::store) fn tables(conn: &mut PgConn) -> Result<Tables, StoreError> 
     if !has_table(conn, "__diesel_schema_migrations")? {
         return Ok(Tables::Older);
     }
-    super::compare::<Pg, _>(conn, &MIGRATIONS)
+    super::compare::<Pg, _>(conn, &MIGRATIONS, |conn| {
+        meta::table.find(super::COMPATIBLE_KEY).select(meta::value).get_result(conn).optional()
+    })
 }

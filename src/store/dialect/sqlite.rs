@@ -6,11 +6,12 @@
 
 use super::super::candidate::Tables;
 use super::super::error::StoreError;
-use diesel::RunQueryDsl;
+use super::super::schema::meta;
 use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
+use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::{Sqlite, SqliteConnection};
-use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use std::path::Path;
 
 pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
@@ -39,7 +40,8 @@ pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
 pub(in crate::store) fn migrated(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = open(path, PAGE)?;
     conn.batch_execute(WRITER)?;
-    conn.run_pending_migrations(MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {}: {e}", path.display())))?;
+    let applied = super::apply_pending::<Sqlite, _>(&mut conn, MIGRATIONS);
+    applied.map_err(|e| StoreError::Failed(format!("migrating {}: {e}", path.display())))?;
     Ok(conn)
 }
 
@@ -175,7 +177,9 @@ pub(in crate::store) fn tables(conn: &mut SqliteConnection) -> Result<Tables, St
     if !has_table(conn, "__diesel_schema_migrations")? {
         return Ok(Tables::Older);
     }
-    super::compare::<Sqlite, _>(conn, &MIGRATIONS)
+    super::compare::<Sqlite, _>(conn, &MIGRATIONS, |conn| {
+        meta::table.find(super::COMPATIBLE_KEY).select(meta::value).get_result(conn).optional()
+    })
 }
 
 /// Copies the committed content into an empty file, without free pages. It reads in one transaction: writers go on, and the log grows

@@ -274,7 +274,11 @@ fn older_tables_are_restored_and_newer_ones_are_refused() {
         assert_eq!(brokers.len(), 1, "those of the original are not here: {brokers:?}");
         restored.close().await;
 
-        sql(path_of(&config), "INSERT INTO __diesel_schema_migrations (version) VALUES ('20990101000000')");
+        // A later version has added to the tables; then it has changed them.
+        let later = "INSERT INTO __diesel_schema_migrations (version) VALUES ('20990101000000')";
+        sql(&database, later);
+        make(&database, &folder.path().join("extended")).expect("a backup");
+        sql(path_of(&config), later);
         let newer = "a later version of webloom has changed its tables";
         assert!(why(make(path_of(&config), &folder.path().join("newer"))).contains(newer));
         // A backup that a later version made in this format.

@@ -141,15 +141,25 @@ fn an_older_broker_keeps_its_tables_for_as_long_as_it_lives() {
 }
 
 #[test]
-fn tables_of_a_later_version_are_left_alone() {
+fn tables_of_a_later_version_are_used_if_it_only_added_to_them() {
     with_store(|store, config| async move {
         store.close().await;
         let mut conn = dialect::writer(&config.database).expect("a connection");
-        diesel::connection::SimpleConnection::batch_execute(
-            &mut conn,
-            "INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')",
-        )
-        .expect("written");
+        let mut execute = |text: &str| diesel::connection::SimpleConnection::batch_execute(&mut conn, text).expect("written");
+        // What the next version does when it leads: it adds, and says which versions can go on.
+        execute("ALTER TABLE job ADD COLUMN later BIGINT; CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY)");
+        execute("INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')");
+        let mut seat = Seat::at(&config, member(), 1_000).expect("a seat");
+        assert_eq!(seat.tables(), Ok(Tables::Extended), "the migrations of this version noted that it knows what is needed");
+        assert!(matches!(seat.look(&mut Watch::default(), 0), Ok(Look::Leads(..))));
+        drop(seat);
+        let store = Store::open(&config).expect("it opens");
+        let new = job("works");
+        store.write(InsertJob { job: new.clone(), next_at: None }).await.expect("written");
+        assert_eq!(store.read(GetJob(new.id)).await.expect("read").map(|found| found.name), Some("works".to_owned()));
+        store.close().await;
+        // The next version has taken something away.
+        execute("UPDATE meta SET value = '99991231000000' WHERE key = 'compatible_since'");
         let mut seat = Seat::at(&config, member(), 1_000).expect("a seat");
         assert_eq!(seat.tables(), Ok(Tables::Newer));
         assert!(matches!(seat.look(&mut Watch::default(), 0), Err(StoreError::Failed(why)) if why.contains("later version")));
