@@ -37,8 +37,8 @@ use super::settings::QueueSettings;
 use super::time::Timestamp;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// What the requests of one block have in common: their site, if its pace is kept, and their priority.
-type Kind = (Option<SiteNo>, i8);
+/// What the requests of one block have in common: their site, if its pace is kept, their priority, and whether they are kept apart.
+type Kind = (Option<SiteNo>, i8, bool);
 
 /// The frontier of one run.
 #[derive(Debug)]
@@ -162,6 +162,16 @@ impl Frontier {
     /// a request by its index in the batch, or `None` if its site has no pace. The requests count as seen from now on; they are
     /// ready once [`Self::stored`] is called.
     pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
+        self.begin_push_apart(batch, site_of, |_| false)
+    }
+
+    /// [`Self::begin_push`] with blocks of their own for some requests. `is_apart` is called for each new request.
+    pub fn begin_push_apart(
+        &mut self,
+        batch: &RequestBatch,
+        site_of: impl Fn(usize) -> Option<SiteNo>,
+        is_apart: impl Fn(usize) -> bool,
+    ) -> Admission {
         let mut out = Admission::default();
         self.seen.read_ahead(batch.requests.iter().map(|request| request.id));
         // The open block of each site and priority, in the order in which the blocks were begun.
@@ -183,7 +193,7 @@ impl Frontier {
                 let site = site_of(i);
                 self.count_at(site, 1);
                 // Requests to one site usually follow each other.
-                let kind = (site, request.priority);
+                let kind = (site, request.priority, is_apart(i));
                 let place = match begun.last() {
                     Some((last, _)) if *last == kind => begun.len() - 1,
                     _ => *places.entry(kind).or_insert_with(|| {
@@ -205,8 +215,11 @@ impl Frontier {
         out
     }
 
-    fn open_block(&mut self, out: &mut Admission, (site, priority): Kind, requests: Vec<usize>) {
+    fn open_block(&mut self, out: &mut Admission, (site, priority, is_apart): Kind, requests: Vec<usize>) {
         let seq = self.new_block(site, priority);
+        if is_apart {
+            out.apart.push(seq);
+        }
         out.blocks.push((seq, requests));
     }
 
@@ -455,6 +468,12 @@ impl Frontier {
     pub fn counters(&self) -> Counters {
         let Counters { success, error, total, .. } = self.counters;
         Counters { left: total - success - error, success, error, total }
+    }
+
+    /// Requests without results, and those that are being stored.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.admitted.saturating_sub(self.counters.success + self.counters.error)
     }
 
     /// Block counts: ready, dispatched, downloaded and not acknowledged, all.

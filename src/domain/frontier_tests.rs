@@ -56,8 +56,22 @@ fn duplicates_are_dropped_and_repetitions_are_not() {
     let mut again = batch(&[3]);
     again.requests[0].id = Fingerprint::unique();
     assert_eq!(frontier.begin_push(&again, |_| None).accepted, 1, "a retry is not taken for a duplicate");
-    assert_eq!(frontier.counters().total, 3, "what is not on disk is not counted");
+    assert_eq!((frontier.counters().total, frontier.pending()), (3, 4), "what is not on disk is pending only");
     assert!(frontier.is_storing());
+}
+
+#[test]
+fn requests_that_are_kept_apart_make_blocks_of_their_own() {
+    let mut frontier = Frontier::new(settings(2));
+    let asked = std::cell::RefCell::new(Vec::new());
+    let is_apart = |i: usize| {
+        asked.borrow_mut().push(i);
+        i % 2 == 1
+    };
+    let admission = frontier.begin_push_apart(&batch(&[1, 2, 3, 4, 1, 5]), |_| None, is_apart);
+    let blocks: Vec<_> = admission.blocks.iter().map(|(seq, requests)| (requests.clone(), admission.apart.contains(seq))).collect();
+    assert_eq!(blocks, [(vec![0, 2], false), (vec![1, 3], true), (vec![5], true)]);
+    assert_eq!(*asked.borrow(), [0, 1, 2, 3, 5], "only those that are new");
 }
 
 #[test]

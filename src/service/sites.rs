@@ -3,7 +3,7 @@
 use super::Service;
 use crate::actors::reply::problem_of;
 use crate::actors::sites::Sites;
-use crate::domain::sites::{MOST_OPERATOR_MS, SiteView, site_name};
+use crate::domain::sites::{MOST_OPERATOR_MS, SiteBy, SiteView, host_of_name, site_key, site_name, url_at};
 use crate::domain::time::{Timestamp, span_text};
 use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
@@ -122,25 +122,43 @@ impl Service {
         let name = named(text)?;
         self.site(&name)?;
         let now = Timestamp::steady();
-        let (before, write) = {
+        let (before, others, write) = {
             let mut board = self.context.sites.board();
             let before = board.own_hold(&name, now).map(|(until, _)| (until, board.held_by(&name, now)));
-            if let Some((other, until)) = board.held_by_hand(&name, now).filter(|_| before.is_none()) {
+            let held: Vec<Arc<str>> = board.all_held(now).filter(|other| **other != name).cloned().collect();
+            // What an operator holds is released by its own name only.
+            let is_part = |other: &Arc<str>| board.held_by(other, now).is_none() && self.is_part(other, &name, now);
+            let others: Vec<Arc<str>> = held.into_iter().filter(is_part).collect();
+            let elsewhere = board.held_by_hand(&name, now);
+            let elsewhere =
+                elsewhere.or_else(|| board.hold_of(&name, now).map(|(other, until, _)| (other, until)).filter(|_| others.is_empty()));
+            if let Some((other, until)) = elsewhere.filter(|_| before.is_none()) {
                 let detail = format!("`{name}` is held until {} under the name `{other}`: release `{other}`", until.on_the_wall());
                 return Err(Problem::conflict("held-elsewhere", detail));
             }
             let state = board.free(&name, now);
-            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state, held_by: None, now: Timestamp::now() }))
+            (before, others, self.context.store.write(KeepSite { name: Arc::clone(&name), state, held_by: None, now: Timestamp::now() }))
         };
         if let Err(error) = write.await {
             self.hold_as_before(&name, before);
             return Err(problem_of(&error));
         }
+        for other in &others {
+            let mut board = self.context.sites.board();
+            let keep = KeepSite { name: Arc::clone(other), state: board.free(other, now), held_by: None, now: Timestamp::now() };
+            drop(self.context.store.write_unbounded(keep));
+        }
         for (_, run) in self.context.addresses.runs.all() {
-            run.site_freed(Arc::clone(&name));
+            [&name].into_iter().chain(&others).for_each(|name| run.site_freed(Arc::clone(name)));
         }
         log::info!("site released name={name} by={}", by.as_deref().unwrap_or("-"));
         self.site(&name)
+    }
+
+    /// Whether a held site is an origin of this host, a host of this domain, or a host with this address.
+    fn is_part(&self, held: &str, name: &str, now: Timestamp) -> bool {
+        let address = self.context.sites.address(&host_of_name(held), now).flatten();
+        url_at(held).is_some_and(|url| [SiteBy::Domain, SiteBy::Ip].iter().any(|by| site_key(&url, *by, address) == name))
     }
 
     /// Restores the previous hold after a failed write.

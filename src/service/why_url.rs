@@ -81,11 +81,12 @@ impl Service {
             (Phase::Using, Some(lease), _) => {
                 Whereabouts::AtNode { node: self.named(lease.node).await?, since: lease.since.on_the_wall(), attempt: lease.attempt }
             }
-            (Phase::Queued, _, Some(SitePlace { site, turn, at, ahead })) => {
+            (Phase::Queued, _, Some(SitePlace { site, turn, missed, at, ahead })) => {
                 let now = Timestamp::steady();
                 let board = self.context.sites.board();
-                // The turn may belong to the address of a host, which may be held by its name.
-                let by_name = board.view(&site, now).filter(|view| view.held.is_some());
+                // The turn may belong to the address or the domain of a host, which may be held by its name.
+                let names = [Some(&site), missed.as_ref()].into_iter().flatten();
+                let by_name = names.filter_map(|name| board.view(name, now)).find(|view| view.held.is_some());
                 let view = by_name.or_else(|| board.view(&turn, now));
                 drop(board);
                 let site = if turn == site { site.to_string() } else { format!("{site} (address {turn})") };

@@ -1,12 +1,14 @@
 //! Hosts with one address are one site, if the job counts sites by address: judged by the log of the server that all of them lead to.
 
-use crate::support::api::Api;
+use crate::support::api::{Api, id};
 use crate::support::dns::NameServer;
 use crate::support::process::{Broker, agent};
 use crate::support::web::{Answer, Web};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const DELAY_MS: u64 = 300;
 
@@ -30,7 +32,7 @@ fn hosts_with_one_address_are_asked_one_after_the_other() {
 
         let (_, sites) = api.get("/api/v1/sites").await;
         let has = |name: &str| sites["items"].as_array().expect("sites").iter().any(|site| site["name"] == name);
-        assert!(has("127.0.0.1") && !hosts.iter().any(|host| has(host)), "{sites}");
+        assert!(has("127.0.0.1") && hosts.iter().all(|host| has(host)), "the turns of the hosts are taken too: {sites}");
         // A hold of the address holds its hosts, and is what they wait for.
         assert_eq!(api.post("/api/v1/sites/127.0.0.1/hold", &json!({ "for": 600_000 })).await.0, 200);
         let page = url("a.example", 9);
@@ -46,5 +48,35 @@ fn hosts_with_one_address_are_asked_one_after_the_other() {
             let gap = two[1].begin.saturating_sub(two[0].begin);
             assert!(gap >= (DELAY_MS - 5) * 1_000, "{gap} us between two requests to one address: {two:?}");
         }
+    });
+}
+
+#[test]
+fn another_address_after_a_restart_is_no_way_out_of_a_hold() {
+    journey(async {
+        let has_moved = Arc::new(AtomicBool::new(false));
+        let moved = Arc::clone(&has_moved);
+        let names = NameServer::start(move |_| Some((Ipv4Addr::new(127, 0, 0, 1 + u8::from(moved.load(Ordering::Relaxed))), 60)));
+        let mut broker = Broker::start(&["--name-servers", &names.address.to_string()], "");
+        let (api, node) = (Api::new(&broker.url), id());
+        let (run, _) = api.run("it.Moves", &json!({ "SiteBy": "ip", "Robots": "ignore" })).await;
+        let pages = json!([{ "url": "http://a.example/1" }, { "url": "http://a.example/2" }]);
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &pages).await.0, 200);
+        let block = until("a block", || async { Some(api.beat(&node, &json!({})).await).filter(|block| !block.is_null()) }).await;
+        assert_eq!(block["pace"]["site"], "127.0.0.1");
+        let back = json!([{ "requestId": block["requests"][0]["requestId"], "tries": 1 }]);
+        let report = json!({ "blockId": block["blockId"], "identity": run, "nodeId": node, "attempt": block["attempt"],
+            "back": back, "site": { "retryAfter": 600_000, "lastBegan": 0 } });
+        assert_eq!(api.post("/node/block", &report).await.0, 200);
+        broker.process.kill();
+        has_moved.store(true, Ordering::Relaxed);
+        broker.restart("");
+        let api = Api::new(&broker.url);
+        let held = async || {
+            let (_, sites) = api.get(&format!("/api/v1/runs/{run}/sites")).await;
+            let site = sites["items"].as_array()?.iter().find(|site| site["name"] == "a.example")?.clone();
+            (site["held"]["why"] == "retryAfter").then_some(())
+        };
+        until("the hold of the host", held).await;
     });
 }

@@ -100,6 +100,15 @@ fn a_full_queue_asks_to_come_again() {
         let block = api.beat(&node, &json!({})).await;
         assert_eq!(api.report(&node, &block, 200).await.0, 200);
         assert_eq!(counts(&api.post(&path, &pages(["http://a.test/3"])).await.1), [1, 0, 0, 0]);
+        // Pushes that come at the same time: one of them may pass the bound, and those after it see what it has added.
+        let many =
+            |from: u32| pages((from..from + 50).map(|n| format!("http://a.test/{n}")).collect::<Vec<_>>().iter().map(String::as_str));
+        let pushes = (0..8).map(|i| {
+            let (api, path, pages) = (&api, &path, many(100 + 50 * i));
+            async move { api.post(path, &pages).await.0 }
+        });
+        let statuses = futures_util::future::join_all(pushes).await;
+        assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
     });
 }
 

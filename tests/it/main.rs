@@ -97,6 +97,7 @@ mod scheduler_net;
 mod secrets;
 mod seed_rows;
 mod settings;
+mod site_kinds;
 mod sites;
 mod slow_hosts;
 mod sockets;

@@ -51,12 +51,10 @@ impl RunActor {
     /// The pace of a block that is sent again.
     fn pace_again(&mut self, seq: Seq) -> Option<node::Pace> {
         let site = self.kind.frontier.site_of(seq)?;
-        let pace = self.pace(site);
-        if pace == Pace::FREE {
+        if self.pace(site) == Pace::FREE {
             return None;
         }
-        let name = self.turn_name(site);
-        let granted = Granted { connections: 1, ..self.context.sites.board().granted(&name, pace) };
+        let granted = Granted { connections: 1, ..self.granted(site) };
         // Some of its requests may have been sent already.
         Some(node::Pace { not_before: granted.delay_ms.into(), ..self.pace_of(site, granted) })
     }

@@ -99,16 +99,10 @@ impl RunActor {
             // Its node will receive the order to drop it.
             return false;
         }
-        if let Some(site) = site.filter(|_| waits && is_paced) {
-            // After a restart the address is not known: the node drops the block.
-            if self.lacks_address(site) || self.kind.frontier.is_out(site) {
-                return false;
-            }
-            let (name, until) = (self.turn_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
-            if !self.context.sites.board().renew(&name, self.identity(), until, now) {
-                return false;
-            }
-            self.note_holder(site, name);
+        if let Some(site) = site.filter(|_| waits && is_paced)
+            && !self.adopt_turn(site, seq, now)
+        {
+            return false;
         }
         let is_adopted = self.kind.frontier.adopt(seq, node, attempt, now);
         if is_adopted {

@@ -68,6 +68,11 @@ impl Cache {
         self.leased.get(&seq)
     }
 
+    /// The requests of a block that waits or is at a node, if they are cached.
+    pub fn peek(&self, seq: Seq) -> Option<&Payload> {
+        self.leased.get(&seq).or_else(|| self.ready.get(&seq))
+    }
+
     pub fn take_leased(&mut self, seq: Seq) -> Option<Payload> {
         self.leased.remove(&seq)
     }

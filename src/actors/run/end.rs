@@ -33,8 +33,8 @@ impl RunActor {
         let now = Timestamp::steady();
         let leased: Vec<_> = self.kind.frontier.leases().filter_map(|(seq, _)| self.kind.frontier.site_of(seq)).collect();
         for site in leased.into_iter().chain(self.probed_sites()) {
-            let (name, wait_ms) = (self.turn_name(site), self.wait_after_loss(site));
-            self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
+            let wait_ms = self.wait_after_loss(site);
+            self.release_turn(site, wait_ms, now);
         }
         if !self.probes().is_empty() {
             self.context.sites.end_fetch(None, self.identity());

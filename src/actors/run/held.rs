@@ -101,22 +101,27 @@ impl RunActor {
             Problem::internal()
         })?;
         let (mut first, mut held, mut others): (Option<String>, _, _) = (None, Vec::new(), Vec::new());
+        // The origin of the last request, and whether it is held: mostly the next request has the same.
+        let mut last: Option<(String, bool)> = None;
         for (place, request) in requests.iter().enumerate() {
-            let url = serde_json::from_str::<Addressed<'_>>(request.get()).ok().and_then(|request| Url::parse(&request.url).ok());
-            let origin = url.map(|url| (url.origin().ascii_serialization(), site_key(&url, self.run.queue.sites.by, None)));
-            let waits = origin.filter(|(origin, key)| match &first {
-                Some(first) => first == origin,
-                None => {
+            let Ok(Addressed { url }) = serde_json::from_str(request.get()) else {
+                others.push(place);
+                continue;
+            };
+            if last.as_ref().is_none_or(|(origin, _)| !url.strip_prefix(origin.as_str()).is_some_and(|rest| rest.starts_with('/'))) {
+                last = Url::parse(&url).ok().map(|url| {
+                    let (origin, key) = (url.origin().ascii_serialization(), site_key(&url, self.run.queue.sites.by, None));
                     let board = self.context.sites.board();
-                    board.held(origin, now).is_some() || board.held_by_hand(key, now).is_some()
-                }
-            });
-            match waits {
-                Some((origin, _)) => {
-                    first.get_or_insert(origin);
+                    let is_held = board.held(&origin, now).is_some() || board.held_by_hand(&key, now).is_some();
+                    (origin, is_held)
+                });
+            }
+            match &last {
+                Some((origin, is_held)) if first.as_ref().map_or(*is_held, |first| first == origin) => {
+                    first.get_or_insert_with(|| origin.clone());
                     held.push(place);
                 }
-                None => others.push(place),
+                _ => others.push(place),
             }
         }
         let site = match (first, self.kind.frontier.site_of(seq)) {
@@ -136,7 +141,9 @@ impl Handler<SiteHeld> for RunActor {
             return;
         }
         // A hold of an address applies to the hosts whose turns belong to it.
-        let is_of = |no: SiteNo| is_hold_of(&name, &self.kind.frontier.site_name(no)) || *name == *self.turn_name(no);
+        let is_of = |no: SiteNo| {
+            is_hold_of(&name, &self.kind.frontier.site_name(no)) || self.names_of_turn(no).iter().any(|of| is_hold_of(&name, of))
+        };
         let of_site = |seq| self.kind.frontier.site_of(seq).filter(|no| is_of(*no));
         let leases: Vec<_> = self.kind.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
         for (seq, lease, site) in leases {
@@ -163,7 +170,10 @@ impl Handler<SiteFreed> for RunActor {
         self.kind.frontier.site_freed(&name, now);
         // The hosts whose turns belong to this address.
         let of_address: Vec<_> = self.kind.turns.turn_names.iter().filter(|(_, turn)| ***turn == *name).map(|(site, _)| *site).collect();
-        of_address.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
+        // Those that wait for a host of their domain.
+        let of_host = self.kind.turns.missed.iter().filter(|(_, host)| is_hold_of(&name, host)).map(|(site, _)| *site);
+        let freed: Vec<_> = of_host.chain(of_address).collect();
+        freed.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
         self.announce(ctx);
     }
 }

@@ -6,7 +6,8 @@
 use super::RunActor;
 use super::cache::Payload;
 use super::held::Addressed;
-use super::outcomes::{has_begun, last_error, outcomes, unpaced_outcomes};
+use super::hosts::Hosts;
+use super::outcomes::{has_begun, last_error, outcomes, outcomes_of, unpaced_outcomes};
 use crate::actors::sites::Trouble;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
@@ -17,7 +18,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::pack::Index;
 use crate::store::KeepSite;
 use actix::Context;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use url::Url;
 
@@ -25,15 +26,15 @@ impl RunActor {
     /// Applies the outcomes in a report of a block. `payload`: all its requests.
     pub(super) fn learn_from(&mut self, seq: Seq, index: &Index, payload: &Payload, ctx: &mut Context<Self>) {
         match self.kind.frontier.site_of(seq) {
-            Some(site) => self.learn(site, index, ctx),
+            Some(site) => self.learn(site, index, &self.hosts_of(site, payload), ctx),
             None => self.learn_by_origin(index, payload, ctx),
         }
     }
 
-    /// Applies the outcomes in a report to the site of its block.
-    pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
+    /// Applies the outcomes in a report to the site of its block, and to the hosts of its requests.
+    pub(super) fn learn(&mut self, site: SiteNo, index: &Index, hosts: &Hosts, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let mut outcomes = outcomes(index);
+        let outcomes = outcomes(index);
         self.context.sites.count(&outcomes);
         self.note_trouble(site, &outcomes, index);
         let (name, pace) = (self.turn_name(site), self.pace(site));
@@ -41,19 +42,24 @@ impl RunActor {
             let unpaced = unpaced_outcomes(index).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>();
             return self.learn_unpaced(name, &unpaced, ctx);
         }
-        if outcomes.is_empty() && has_begun(index) {
-            outcomes.push(Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None });
-        }
-        if outcomes.is_empty() {
-            return;
-        }
         let last_began = index.site.as_ref().and_then(|news| news.last_began).unwrap_or(0);
         let began = now.plus_ms(-i64::try_from(last_began).unwrap_or(0));
-        let mut board = self.context.sites.board();
-        if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
-            let held_by = board.held_by(&name, now);
-            drop(board);
-            self.keep_site(name, state, held_by, ctx);
+        let of_hosts: BTreeSet<&Arc<str>> = hosts.values().filter(|host| **host != name).collect();
+        let of_hosts = of_hosts.into_iter().map(|host| (Arc::clone(host), outcomes_of(index, |print| hosts.get(&print) == Some(host))));
+        let all: Vec<_> = [(Arc::clone(&name), outcomes)].into_iter().chain(of_hosts).collect();
+        for (name, mut outcomes) in all {
+            if outcomes.is_empty() && has_begun(index) {
+                outcomes.push(Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None });
+            }
+            if outcomes.is_empty() {
+                continue;
+            }
+            let mut board = self.context.sites.board();
+            if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
+                let held_by = board.held_by(&name, now);
+                drop(board);
+                self.keep_site(name, state, held_by, ctx);
+            }
         }
     }
 

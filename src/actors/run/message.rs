@@ -247,6 +247,8 @@ pub struct SitePlace {
     pub site: Arc<str>,
     /// What the turn belongs to: the site, or its address.
     pub turn: Arc<str>,
+    /// A host of the site that was not free.
+    pub missed: Option<Arc<str>>,
     /// The next request time that the run knows.
     pub at: Timestamp,
     /// The number of blocks ahead.

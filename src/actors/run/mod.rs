@@ -13,8 +13,10 @@ mod discard;
 mod elsewhere;
 mod end;
 mod first_requests;
+mod forbidden;
 mod held;
 mod helper;
+mod hosts;
 mod learned;
 mod message;
 mod opened;
@@ -58,7 +60,7 @@ use crate::protocol::crawling::CrawlingOutput;
 use crate::store::{LoadFrontier, SetRunState, StoreError};
 use actix::{AsyncContext, Context, Handler, SpawnHandle};
 use cache::Cache;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +76,8 @@ pub struct Blocks {
     chosen: Option<Choice>,
     cache: Cache,
     turns: turns::Turns,
+    /// Blocks whose requests robots.txt forbids, until they are stored.
+    forbidden: HashSet<Seq>,
     involved: Involved,
     /// Failed requests are being read for a requeue.
     requeues: bool,
@@ -361,6 +365,7 @@ impl Kind for Blocks {
             chosen: None,
             cache: Cache::default(),
             turns: turns::Turns::default(),
+            forbidden: HashSet::new(),
             requeues: false,
             discards: false,
             worker: None,

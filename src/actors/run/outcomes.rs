@@ -33,18 +33,29 @@ fn given_back(back: &GivenBack, is_pause: bool) -> Option<Outcome> {
 
 /// The outcomes of the requests of a report of a site with a pace. Those that failed and were given back came last: they ended the turn.
 pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
+    outcomes_of(index, |_| true)
+}
+
+/// The outcomes of some of the requests of a report. A pause counts if one of them asked for it, or if it is not known which did.
+pub(super) fn outcomes_of(index: &Index, is_chosen: impl Fn(Fingerprint) -> bool) -> Vec<Outcome> {
     let retry_after = index.site.as_ref().and_then(|news| news.retry_after).map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
     let of_entry = |entry: &Entry| {
         let ended = entry.error.as_ref().map_or(Ended::Answered(entry.status), |error| ended(error, entry.status));
         Outcome { ended, elapsed_ms: entry.time, retry_after_ms: None }
     };
-    let mut all: Vec<Outcome> = index.results.iter().map(of_entry).filter(|outcome| outcome.ended != Ended::Unknown).collect();
-    all.extend(index.back.iter().filter_map(|back| given_back(back, retry_after.is_some())));
+    let results = index.results.iter().filter(|entry| is_chosen(entry.request_id));
+    let back = || index.back.iter().filter(|back| is_chosen(back.request_id));
+    let mut all: Vec<Outcome> = results.map(of_entry).filter(|outcome| outcome.ended != Ended::Unknown).collect();
+    all.extend(back().filter_map(|back| given_back(back, retry_after.is_some())));
+    let of_results = index.results.iter().filter(|entry| matches!(entry.status, 429 | 503)).map(|entry| entry.request_id);
+    let is_asker = |back: &&GivenBack| back.tries > 0 && (back.error.is_none() || matches!(back.status, Some(429 | 503)));
+    let askers: Vec<_> = of_results.chain(index.back.iter().filter(is_asker).map(|back| back.request_id)).collect();
+    let asks = askers.is_empty() || askers.iter().any(|print| is_chosen(*print));
     let asked = |retry_after_ms| Outcome { ended: Ended::Answered(429), elapsed_ms: 0, retry_after_ms };
-    if retry_after.is_some() {
+    if retry_after.is_some() && asks {
         // 0 means that the site asked for a pause without a duration.
         all.push(asked(retry_after.filter(|ms| *ms > 0)));
-    } else if all.is_empty() && index.back.iter().any(|back| back.tries > 0 && back.error.is_none()) {
+    } else if all.is_empty() && back().any(|back| back.tries > 0 && back.error.is_none()) {
         all.push(asked(None));
     }
     all

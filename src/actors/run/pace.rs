@@ -62,9 +62,12 @@ impl RunActor {
         self.kind.turns.paces.insert(site, pace);
         self.kind.turns.slowed_by_robots.insert(site);
         // The last request may have begun just now.
-        let (name, now) = (self.turn_name(site), Timestamp::steady());
+        let (names, now) = (self.names_of_turn(site), Timestamp::steady());
         let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
-        self.context.sites.board().learn(&name, pace, &[nothing], now, now);
+        let mut board = self.context.sites.board();
+        for name in names {
+            board.learn(&name, pace, &[nothing], now, now);
+        }
         true
     }
 
@@ -79,8 +82,7 @@ impl RunActor {
 
     /// How long a site is closed after its node was lost: the right of the node, and the delay after its last request.
     pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
-        let (name, pace) = (self.turn_name(site), self.pace(site));
-        self.context.sites.right_ms + u64::from(self.context.sites.board().granted(&name, pace).delay_ms)
+        self.context.sites.right_ms + u64::from(self.granted(site).delay_ms)
     }
 
     /// The pace in the message to a node with a turn.

@@ -1,6 +1,7 @@
 //! Adds requests and acknowledges blocks: one message, one transaction, and an answer after its commit.
 
 use super::cache::Payload;
+use super::forbidden::is_forbidden;
 use super::{Push, RunActor};
 use crate::actors::reply::Reply;
 use crate::domain::block::AckVerdict;
@@ -36,8 +37,10 @@ impl RunActor {
 
     /// Admits requests and packs the blocks to store.
     pub(super) fn admit(&mut self, batch: &RequestBatch) -> Result<(Vec<NewBlock>, Pushed), Problem> {
-        let sites = self.sites_of(&batch.all_origins);
-        let admission = self.kind.frontier.begin_push(batch, |i| sites.get(batch.requests[i].origin as usize).copied().flatten());
+        let (sites, rules) = (self.sites_of(&batch.all_origins), self.known_rules(&batch.all_origins));
+        let site_of = |i: usize| sites.get(batch.requests[i].origin as usize).copied().flatten();
+        let admission = self.kind.frontier.begin_push_apart(batch, site_of, |i| is_forbidden(&rules, batch, i));
+        self.kind.forbidden.extend(&admission.apart);
         let mut blocks = Vec::with_capacity(admission.blocks.len());
         for (seq, chosen) in &admission.blocks {
             let prints = chosen.iter().map(|i| batch.requests[*i].id).collect();
@@ -76,10 +79,18 @@ impl RunActor {
     }
 
     pub(super) fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
+        let mut forbidden = Vec::new();
         for block in blocks {
             self.kind.frontier.stored(block.seq, block.requests);
-            self.kind.cache.put_ready(block.seq, block.into());
+            let seq = block.seq;
+            let payload = Payload::from(block);
+            if self.kind.forbidden.remove(&seq) {
+                forbidden.push((seq, payload));
+            } else {
+                self.kind.cache.put_ready(seq, payload);
+            }
         }
+        self.report_forbidden(forbidden, ctx);
         if matches!(self.run.state, RunState::Pending | RunState::Scheduled) {
             self.set_state(RunState::Running, ctx);
         }
@@ -93,7 +104,7 @@ impl RunActor {
         if self.context.store.is_busy() {
             return reply.send(Err(Problem::busy("write queue is full; retry later")));
         }
-        let left = self.kind.frontier.counters().left;
+        let left = self.kind.frontier.pending();
         if !batch.requests.is_empty() && left >= self.run.queue.max_pending {
             let detail = format!("{left} requests wait for their results, and the job's MaxPending is {}", self.run.queue.max_pending);
             return reply.send(Err(Problem::too_many(detail)));

@@ -175,6 +175,7 @@ impl Handler<LocateBlock> for RunActor {
             site: self.kind.frontier.queue_place(seq).map(|(site, ahead)| SitePlace {
                 site: self.kind.frontier.site_name(site),
                 turn: self.turn_name(site),
+                missed: self.kind.turns.missed.get(&site).cloned(),
                 at: self.kind.frontier.site_at(site),
                 ahead,
             }),

@@ -198,8 +198,13 @@ impl RunActor {
         let target = self.sites_of(&[origin.as_str().into()])[0].filter(|target| *target != site);
         let Some(target) = target.filter(|target| !self.kind.frontier.is_free(*target)) else {
             let board = self.context.sites.board();
+            // The site's own hold counts in its own turn.
             let is_held = board.held(&origin, now).is_some() || board.held_by_hand(&key, now).is_some();
-            return if is_held { Err(now.plus_ms(MOST_TARGET_WAIT_MS)) } else { Ok((None, granted)) };
+            drop(board);
+            if is_held {
+                return Err(now.plus_ms(MOST_TARGET_WAIT_MS));
+            }
+            return Ok((None, self.take_hosts(site, self.host_to_take(url), granted, now)?));
         };
         if self.kind.frontier.is_out(target) || self.is_probed(target) {
             self.kind.turns.awaited.insert(target);
@@ -214,13 +219,20 @@ impl RunActor {
         let (name, pace) = (self.turn_name(target), self.pace(target));
         if name == self.turn_name(site) {
             // Both hosts have one address, whose turn this run has.
-            return Ok((None, granted));
+            return Ok((None, self.take_hosts(site, self.host_to_take(url), granted, now)?));
         }
         if self.is_taken_by_another_host(target, &name) {
             return Err(now.plus_ms(TARGET_AGAIN_MS));
         }
         let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
         let taken = self.context.sites.board().take(&name, pace, self.identity(), until, now);
+        let taken = taken.and_then(|granted| {
+            let of_host = self.take_hosts(target, self.host_to_take(url), granted, now);
+            if of_host.is_err() {
+                self.release_turn(target, 0, now);
+            }
+            of_host
+        });
         match taken {
             Ok(granted) => {
                 self.note_holder(target, name);
@@ -262,7 +274,8 @@ impl RunActor {
         }
         self.note_leases_of(probe.node);
         self.context.sites.end_fetch(Some(&probe.key), self.identity());
-        self.learn(probe.target.unwrap_or(probe.site), index, ctx);
+        let hosts = self.host_to_take(&probe.url).into_iter().map(|host| (probe.print, host)).collect();
+        self.learn(probe.target.unwrap_or(probe.site), index, &hosts, ctx);
         let failures = self.context.sites.robots(&probe.key).map_or(0, |known| known.failures);
         let result = results.into_iter().find(|result| result.entry.request_id == probe.print);
         let redirects = self.kind.turns.moved_robots.get(&probe.key).map_or(0, |moved| moved.redirects);

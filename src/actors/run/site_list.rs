@@ -24,7 +24,7 @@ impl RunActor {
         let active: HashSet<SiteNo> = frontier.leases().filter_map(|(seq, _)| frontier.site_of(seq)).collect();
         let mut board = self.context.sites.board();
         let held = if total > MOST_LOOKED_UP {
-            board.all_held(now).iter().filter(|name| frontier.has_site(name)).count()
+            board.all_held(now).filter(|name| frontier.has_site(name)).count()
         } else {
             let is_held = |no: &SiteNo| {
                 let (name, turn) = (frontier.site_name(*no), self.turn_name(*no));
@@ -38,14 +38,14 @@ impl RunActor {
     fn site_output(&mut self, site: &SiteCounts, at_nodes: usize) -> RunSiteOutput {
         let (now, pace) = (Timestamp::steady(), self.pace(site.no));
         let turn = self.turn_name(site.no);
-        let (mut view, by_host, delay) = {
+        let missed = self.kind.turns.missed.get(&site.no);
+        let (view, delay) = {
             let board = self.context.sites.board();
-            (board.view(&turn, now), board.view(&site.name, now), board.granted(&turn, pace).delay_ms)
+            // A host that is held, and whose turn belongs to its address or domain.
+            let of_hosts = [Some(&site.name), missed].into_iter().flatten().filter_map(|name| board.view(name, now));
+            let held = of_hosts.filter(|view| view.held.is_some()).max_by_key(|view| view.held.map(|(until, _)| until));
+            (held.or_else(|| board.view(&turn, now)), board.granted(&turn, pace).delay_ms)
         };
-        // A host that is held by hand, and whose turn belongs to its address.
-        if let Some(by_host) = by_host.filter(|by_host| by_host.held.is_some()) {
-            view = Some(by_host);
-        }
         let mut next_at = site.not_before;
         let (mut held, mut held_by) = (None, None);
         if let Some(view) = view {

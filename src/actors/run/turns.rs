@@ -45,6 +45,10 @@ pub(super) struct Turns {
     pub(super) slowed_by_robots: HashSet<SiteNo>,
     /// What the turns of sites that count by address belong to.
     pub(super) turn_names: HashMap<SiteNo, Arc<str>>,
+    /// The hosts whose turns the run has beside that of a site.
+    pub(super) hosts: HashMap<SiteNo, Vec<Arc<str>>>,
+    /// A host that was not free when a site had its turn, so that its blocks wait.
+    pub(super) missed: HashMap<SiteNo, Arc<str>>,
     /// The hosts of this run that had the last turns of addresses.
     pub(super) holders: HashMap<Arc<str>, SiteNo>,
     /// robots.txt fetches in progress.
@@ -217,6 +221,19 @@ impl RunActor {
         }
         // Keep the payload cached, in case the block is not sent.
         self.kind.cache.put_leased(seq, payload.clone());
+        let turn = match turn
+            .map(|(site, granted)| (site, self.take_hosts(site, self.hosts_to_take(site, &payload), granted, Timestamp::steady())))
+        {
+            Some((site, Err(later))) => {
+                self.put_back(seq);
+                self.turn_over(site, 0, ctx);
+                self.kind.frontier.site_waits(site, later);
+                self.announce(ctx);
+                return sink.nothing();
+            }
+            Some((site, Ok(granted))) => Some((site, granted)),
+            None => None,
+        };
         let (judged, delay_ms) = match self.judge(&payload, turn.is_none()) {
             Ok((judged, delay_ms)) => (Ok(judged), delay_ms),
             Err(problem) => (Err(problem), 0),
@@ -329,16 +346,13 @@ impl RunActor {
         sink: Sink,
         ctx: &mut Context<Self>,
     ) {
-        self.context.sites.count_forbidden(denied.iter().filter(|(_, kind, _)| *kind == FetchErrorKind::Robots).count());
-        let entries = denied.iter().map(|(place, kind, why)| final_entry(failed(payload.prints[*place], *kind, why))).collect();
-        let node = NodeId(uuid::Uuid::nil());
-        let index = |block_id, results| Index { epoch: Some(self.epoch), results, ..Index::new(block_id, self.identity(), node) };
         if allowed.is_empty() {
-            let index = index(self.block_id(seq), entries);
-            let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
-            self.store_report(seq, index, pack, payload, None, ctx);
+            self.report_denied(seq, payload, &denied, ctx);
             return sink.nothing();
         }
+        self.count_denied(&denied);
+        let entries = denied.iter().map(|(place, kind, why)| final_entry(failed(payload.prints[*place], *kind, why))).collect();
+        let node = NodeId(uuid::Uuid::nil());
         let places: Vec<usize> = denied.iter().map(|(place, ..)| *place).collect();
         let [stays, parted] = match payload.cut([&allowed, &places], &HashMap::new()) {
             Ok(cut) => cut,
@@ -407,8 +421,8 @@ impl RunActor {
     /// The lease of a block was renewed, so its turn is, too.
     pub(super) fn renew_turn(&mut self, seq: Seq, now: Timestamp) {
         if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site)) {
-            let (name, until) = (self.turn_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
-            self.context.sites.board().renew(&name, self.identity(), until, now);
+            let (names, until) = (self.names_of_turn(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+            self.context.sites.board().renew(&names, self.identity(), until, now);
         }
     }
 
@@ -417,8 +431,7 @@ impl RunActor {
         if self.kind.frontier.is_free(site) {
             return; // its blocks need no turns
         }
-        let (name, now) = (self.turn_name(site), Timestamp::steady());
-        let next = self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
+        let next = self.release_turn(site, wait_ms, Timestamp::steady());
         let is_awaited = self.kind.turns.awaited.remove(&site);
         self.kind.frontier.site_waits(site, if is_awaited { next.plus_ms(2 * TARGET_AGAIN_MS) } else { next });
         self.announce(ctx);

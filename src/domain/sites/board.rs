@@ -3,10 +3,11 @@
 //! The right to use a site is granted in *turns*: one run has it for one block at a node, until the block is reported,
 //! lost, or given back. So only that node sends requests to the site, and the pace holds whatever the other nodes do.
 
-use super::{Begin, Ended, Outcome, Pace, SiteState, Why, host_of_name, is_hold_of};
+use super::holds::Holds;
+use super::{Begin, Ended, Outcome, Pace, SiteState, Why};
 use crate::domain::ids::Identity;
 use crate::domain::time::Timestamp;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// How long a rejected run keeps its priority: it gets the next turn before the run that had the last one.
@@ -51,6 +52,18 @@ pub struct Granted {
     pub connections: u16,
 }
 
+impl Granted {
+    /// The slower of two turns that are used together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            delay_ms: self.delay_ms.max(other.delay_ms),
+            jitter_ms: self.jitter_ms.max(other.jitter_ms),
+            connections: self.connections.min(other.connections),
+        }
+    }
+}
+
 impl SiteState {
     fn granted(&self, pace: Pace) -> Granted {
         // After failures a single request probes the site.
@@ -82,16 +95,10 @@ pub struct SiteView {
 #[derive(Debug, Default)]
 pub struct Board {
     sites: HashMap<Arc<str>, Entry>,
-    /// Sites held by hand, each with its host. Some holds may have expired.
-    held: BTreeSet<(Arc<str>, Arc<str>)>,
-    /// When the last of these holds ends.
-    held_until: Timestamp,
-    /// Sites that are held for any reason. Some holds may have ended.
-    all_held: HashSet<Arc<str>>,
+    /// Sites that are held for any reason.
+    holds: Holds,
     /// Sites without a pace that have failed or asked for a pause since they last answered well.
     unpaced: HashSet<Arc<str>>,
-    /// When the last of their hold-offs ends.
-    unpaced_held_until: Timestamp,
     /// From this time on no turns are granted for a while: nodes may still use turns of an earlier broker.
     quiet_from: Timestamp,
     quiet_until: Timestamp,
@@ -109,9 +116,6 @@ impl Board {
     /// Loads stored sites.
     pub fn load(&mut self, rows: impl IntoIterator<Item = (Arc<str>, SiteState, Option<Arc<str>>)>, now: Timestamp) {
         for (name, state, held_by) in rows {
-            if let Some(until) = state.held_by_hand(now) {
-                self.note_hold(&name, until);
-            }
             // Only sites without a pace have the name of an origin.
             if name.contains("://") && !state.was_held_by_hand() {
                 self.note_unpaced(&name, state, now);
@@ -122,8 +126,8 @@ impl Board {
     }
 
     fn note_held(&mut self, name: &Arc<str>, state: SiteState, now: Timestamp) {
-        if state.held_until(now).is_some() {
-            self.all_held.insert(Arc::clone(name));
+        if let Some((until, _)) = state.held_until(now) {
+            self.holds.note(name, until);
         }
     }
 
@@ -133,12 +137,6 @@ impl Board {
         } else {
             self.unpaced.insert(Arc::clone(name));
         }
-        self.unpaced_held_until = self.unpaced_held_until.max(state.held_until(now).map_or(Timestamp::default(), |(until, _)| until));
-    }
-
-    fn note_hold(&mut self, name: &Arc<str>, until: Timestamp) {
-        self.held.insert((host_of_name(name).into(), Arc::clone(name)));
-        self.held_until = self.held_until.max(until);
     }
 
     /// No turns are granted between these times, and for each site until its own delay has passed after that.
@@ -154,7 +152,6 @@ impl Board {
             self.forget_holds(now);
             let sites = &self.sites;
             self.unpaced.retain(|name| sites.contains_key(name));
-            self.all_held.retain(|name| sites.get(name).is_some_and(|entry| entry.state.held_until(now).is_some()));
         }
         if !self.sites.contains_key(name) {
             self.sites.insert(name.into(), Entry::default());
@@ -167,13 +164,11 @@ impl Board {
     /// # Errors
     /// The time when it may ask again.
     pub fn take(&mut self, name: &str, pace: Pace, run: Identity, until: Timestamp, now: Timestamp) -> Result<Granted, Timestamp> {
-        if let Some((_, until)) = self.held_by_hand(name, now) {
+        let held = self.hold_of(name, now);
+        if let Some((_, until, _)) = held.filter(|(held, _, why)| pace == Pace::FREE || **held != *name || *why == Why::Operator) {
             return Err(until);
         }
         if pace == Pace::FREE {
-            if let Some((until, _)) = self.own_hold(name, now) {
-                return Err(until);
-            }
             // Without a pace there are no turns.
             return Ok(Granted { delay_ms: 0, jitter_ms: 0, connections: pace.connections });
         }
@@ -224,14 +219,22 @@ impl Board {
         self.sites.get(name).map(|entry| entry.state).unwrap_or_default().granted(pace)
     }
 
-    /// Extends the turn of a run, or registers one that it already has. Returns false if another run has the site now.
-    pub fn renew(&mut self, name: &str, run: Identity, until: Timestamp, now: Timestamp) -> bool {
-        let turn = &mut self.entry(name, now).turn;
-        let is_mine = turn.is_none_or(|turn| turn.run == run || turn.until <= now);
-        if is_mine {
-            *turn = Some(Turn { run, until });
+    /// Extends the turns of a run, or registers those that it already has. Returns false if another run has one of the sites now.
+    pub fn renew(&mut self, names: &[Arc<str>], run: Identity, until: Timestamp, now: Timestamp) -> bool {
+        let is_mine = |turn: Turn| turn.run == run || turn.until <= now;
+        let is_all_mine = names.iter().all(|name| self.sites.get(name).and_then(|entry| entry.turn).is_none_or(is_mine));
+        if is_all_mine {
+            names.iter().for_each(|name| self.entry(name, now).turn = Some(Turn { run, until }));
         }
-        is_mine
+        is_all_mine
+    }
+
+    /// A run does not use a turn that it has just taken, because another site that it needs for the same requests is not free. It keeps its priority.
+    pub fn give_up(&mut self, name: &str, run: Identity, now: Timestamp) {
+        let entry = self.entry(name, now);
+        if entry.turn.is_some_and(|turn| turn.run == run) {
+            (entry.turn, entry.next) = (None, Some((run, now.plus_ms(LOOK_AGAIN_MS + REMEMBERED_MS))));
+        }
     }
 
     /// Applies the outcomes of requests to a site; `began` is when the last request ended, or began if it has
@@ -310,9 +313,7 @@ impl Board {
         entry.state.hold(now, until);
         entry.held_by = by;
         let state = entry.state;
-        let name = Arc::from(name);
-        self.note_hold(&name, until);
-        self.note_held(&name, state, now);
+        self.note_held(&Arc::from(name), state, now);
         state
     }
 
@@ -340,56 +341,68 @@ impl Board {
 
     fn forget_holds(&mut self, now: Timestamp) {
         let sites = &self.sites;
-        self.held.retain(|(_, name)| sites.get(name).is_some_and(|entry| entry.state.held_by_hand(now).is_some()));
+        self.holds.retain(|name| sites.get(name).is_some_and(|entry| entry.state.held_until(now).is_some()));
     }
 
-    /// Whether blocks without a pace must be checked for requests to held sites: one is held by hand, or one without a pace is held off.
+    /// Whether blocks without a pace must be checked for requests to held sites: there may be a hold.
     #[must_use]
     pub fn has_holds(&self, now: Timestamp) -> bool {
-        now < self.held_until && !self.held.is_empty() || now < self.unpaced_held_until
+        self.holds.is_any(now)
     }
 
     /// Until when a site is held, by hand or for any other reason.
     #[must_use]
     pub fn held(&self, name: &str, now: Timestamp) -> Option<Timestamp> {
-        let by_hand = self.held_by_hand(name, now).map(|(_, until)| until);
-        by_hand.max(self.own_hold(name, now).map(|(until, _)| until))
+        self.hold_of(name, now).map(|(_, until, _)| until)
     }
 
-    /// The manual hold that applies to a site ([`is_hold_of`]), and its end.
+    /// The longest hold that applies to a site ([`super::is_hold_of`]): its name, its end and its reason. So a hold that one run has caused, or an
+    /// operator, counts for all runs, whether they have a pace at the host or not.
     #[must_use]
-    pub fn held_by_hand(&self, name: &str, now: Timestamp) -> Option<(Arc<str>, Timestamp)> {
-        if !self.has_holds(now) {
+    pub fn hold_of(&self, name: &str, now: Timestamp) -> Option<(Arc<str>, Timestamp, Why)> {
+        if !self.holds.is_any(now) {
             return None;
         }
-        let host = host_of_name(name);
-        let of_host = self.held.range((Arc::from(host.as_str()), Arc::from(""))..).take_while(|(other, _)| **other == *host);
-        let counts = of_host.filter(|(_, held)| is_hold_of(held, name));
-        counts
-            .filter_map(|(_, held)| Some((Arc::clone(held), self.sites.get(held)?.state.held_by_hand(now)?)))
-            .max_by_key(|(_, until)| *until)
+        let end = |held: &Arc<str>| {
+            let state = self.sites.get(held)?.state;
+            let (mut until, why) = state.held_until(now)?;
+            if name.contains("://") && !why.is_asked_for() {
+                until = until.min(state.changed_at().plus_ms(MOST_UNPACED_HOLD_MS.into()));
+            }
+            (until > now).then(|| (Arc::clone(held), until, why))
+        };
+        self.holds.of(name).filter_map(end).max_by_key(|(_, until, _)| *until)
+    }
+
+    /// The manual hold that applies to a site, and its end.
+    #[must_use]
+    pub fn held_by_hand(&self, name: &str, now: Timestamp) -> Option<(Arc<str>, Timestamp)> {
+        if !self.holds.is_any(now) {
+            return None;
+        }
+        let end = |held: &Arc<str>| Some((Arc::clone(held), self.sites.get(held)?.state.held_by_hand(now)?));
+        self.holds.of(name).filter_map(end).max_by_key(|(_, until)| *until)
     }
 
     /// The view of a site.
     #[must_use]
     pub fn view(&self, name: &str, now: Timestamp) -> Option<SiteView> {
-        let by_hand = self.held_by_hand(name, now);
-        let held_by = by_hand.as_ref().and_then(|(held, _)| self.held_by(held, now));
-        let by_hand = by_hand.map(|(_, until)| (until, Why::Operator));
+        let hold = self.hold_of(name, now);
+        let held_by = hold.as_ref().and_then(|(held, ..)| self.held_by(held, now));
+        let held = hold.map(|(_, until, why)| (until, why));
         let unknown = Entry::default();
         let (name, entry) = match self.sites.get_key_value(name) {
             Some((name, entry)) => (Arc::clone(name), entry),
-            None => (name.into(), by_hand.map(|_| &unknown)?),
+            None => (name.into(), held.map(|_| &unknown)?),
         };
         let turn = entry.turn.filter(|turn| turn.until > now);
-        let held = [entry.state.held_until(now), by_hand].into_iter().flatten().max_by_key(|(until, _)| *until);
         Some(SiteView {
             name,
             run: turn.map(|turn| turn.run),
             next_at: entry.state.next_at(now).max(self.quiet_until).max(held.map_or(now, |(until, _)| until)),
             delay_ms: entry.pace.map(|pace| entry.state.delay_ms(pace)),
             held,
-            held_by: held_by.filter(|_| held.is_some_and(|(_, why)| why == Why::Operator)),
+            held_by,
             failures: entry.state.failures(),
         })
     }
@@ -406,16 +419,15 @@ impl Board {
     }
 
     /// The names of all sites that are held.
-    pub fn all_held(&mut self, now: Timestamp) -> &HashSet<Arc<str>> {
-        let sites = &self.sites;
-        self.all_held.retain(|name| sites.get(name).is_some_and(|entry| entry.state.held_until(now).is_some()));
-        &self.all_held
+    pub fn all_held(&mut self, now: Timestamp) -> impl Iterator<Item = &Arc<str>> {
+        self.forget_holds(now);
+        self.holds.all()
     }
 
     /// Number of sites with information, how many of them a node may request now, and how many are held.
     pub fn counts(&mut self, now: Timestamp) -> (usize, usize, usize) {
         let active = self.sites.values().filter(|entry| entry.turn.is_some_and(|turn| turn.until > now)).count();
-        (self.sites.len(), active, self.all_held(now).len())
+        (self.sites.len(), active, self.all_held(now).count())
     }
 }
 

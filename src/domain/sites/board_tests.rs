@@ -82,8 +82,8 @@ fn a_hold_counts_from_when_it_is_known() {
 fn a_turn_of_another_run_is_not_taken_over() {
     let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
     board.take(SITE, PACE, run(1), later, T).expect("it is free");
-    assert!(!board.renew(SITE, run(2), later, T) && board.renew(SITE, run(1), later, T));
-    assert!(board.renew(SITE, run(2), later.plus_ms(1_000), later), "it is over");
+    assert!(!board.renew(&[SITE.into()], run(2), later, T) && board.renew(&[SITE.into()], run(1), later, T));
+    assert!(board.renew(&[SITE.into()], run(2), later.plus_ms(1_000), later), "it is over");
 }
 
 #[test]
@@ -219,4 +219,49 @@ fn server_errors_hold_a_site_longer_each_time() {
         now = next;
     }
     assert_eq!(holds, [10_000, 20_000, 40_000, 80_000, 160_000]);
+}
+
+#[test]
+fn a_hold_that_a_run_has_caused_counts_for_runs_with_another_pace() {
+    let (mut board, later, host, origin) = (Board::new(0), T.plus_ms(600_000), "build.test", "http://build.test:8080");
+    board.learn(host, PACE, &[answered(429, Some(90_000))], T, T);
+    let until = T.plus_ms(90_000);
+    assert!(board.has_holds(T));
+    assert_eq!(board.take(origin, Pace::FREE, run(1), later, T), Err(until));
+    assert_eq!(board.view(origin, T).and_then(|view| view.held), Some((until, Why::RetryAfter)));
+    // What the site has not asked for does not stop a run without a pace for longer than its own failures would.
+    let refused = Outcome { ended: Ended::Refused, elapsed_ms: 1, retry_after_ms: None };
+    let mut now = until;
+    while board.held(host, now).is_none_or(|until| until.since_ms(now) < 300_000) {
+        now = board.held(host, now).unwrap_or(now);
+        board.learn(host, PACE, &[refused], now, now);
+    }
+    assert_eq!(board.take(origin, Pace::FREE, run(1), later, now), Err(now.plus_ms(60_000)));
+    assert!(board.take(origin, Pace::FREE, run(1), later, now.plus_ms(60_000)).is_ok() && board.has_holds(now.plus_ms(60_000)));
+
+    // The other way round: an origin without a pace has asked for a pause.
+    let (mut board, until) = (Board::new(0), T.plus_ms(5_000));
+    board.learn_unpaced(origin, &[answered(429, Some(5_000))], T);
+    assert_eq!(board.take(host, PACE, run(1), later, T), Err(until));
+    assert!(board.take("http://build.test", Pace::FREE, run(1), later, T).is_ok(), "it is another origin");
+    assert!(board.take(host, PACE, run(1), later, until).is_ok());
+}
+
+#[test]
+fn a_run_that_needs_several_turns_has_them_all_or_none_and_comes_next() {
+    let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+    board.take("b.test", PACE, run(2), later, T).expect("it is free");
+    board.take("a.test", PACE, run(1), later, T).expect("it is free");
+    let again = board.take("b.test", PACE, run(1), later, T).expect_err("another run has it");
+    board.give_up("b.test", run(1), T);
+    assert!(board.take("b.test", PACE, run(1), later, T).is_err(), "it is not this run's");
+    board.give_up("a.test", run(1), T);
+    assert!(board.take("a.test", PACE, run(2), later, T).is_err(), "the first run comes first");
+    board.release("b.test", run(2), 0, again);
+    assert!(["a.test", "b.test"].iter().all(|name| board.take(name, PACE, run(1), later, again).is_ok()));
+    assert!(!board.renew(&["c.test".into(), "b.test".into()], run(2), later, again));
+    assert!(board.take("c.test", PACE, run(3), later, again).is_ok(), "nothing was taken of it");
+    board.release("b.test", run(1), 0, again);
+    board.give_up("b.test", run(1), again);
+    assert!(board.take("b.test", PACE, run(2), later, again).is_ok(), "it has given up nothing");
 }

@@ -5,6 +5,7 @@
 //! and the caller keeps one state for each [`site_key`].
 
 mod board;
+mod holds;
 mod key;
 mod pace;
 mod policy;

@@ -1,0 +1,170 @@
+//! The hosts of a turn.
+//!
+//! A run that counts sites by domain or by address takes the turns of the hosts that it asks too. So at each host only one run has the turn, its
+//! holds count and its delay passes, in whatever way the runs count their sites.
+
+use super::RunActor;
+use super::cache::Payload;
+use super::held::Addressed;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::frontier::SiteNo;
+use crate::domain::ids::Seq;
+use crate::domain::request::unpack;
+use crate::domain::sites::{Granted, Pace, SiteBy, host_of};
+use crate::domain::time::Timestamp;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use url::Url;
+
+/// The host of each request; empty if the sites of the run are hosts.
+pub(super) type Hosts = HashMap<Fingerprint, Arc<str>>;
+
+/// The host of each request of a block; empty if the block cannot be read, which its next dispatch reports.
+fn hosts_in(payload: &Payload) -> Hosts {
+    let Ok(text) = payload.text() else { return Hosts::new() };
+    let mut hosts: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut host = |json: &str| {
+        let host = host_of(&Url::parse(&serde_json::from_str::<Addressed<'_>>(json).ok()?.url).ok()?);
+        if let Some(known) = hosts.get(host.as_str()) {
+            return Some(Arc::clone(known));
+        }
+        let host = Arc::from(host);
+        hosts.insert(Arc::clone(&host));
+        Some(host)
+    };
+    let requests = unpack(&text).unwrap_or_default();
+    payload.prints.iter().zip(&requests).filter_map(|(print, request)| Some((*print, host(request.get())?))).collect()
+}
+
+impl RunActor {
+    /// The host of each request of a block of a site.
+    pub(super) fn hosts_of(&self, site: SiteNo, payload: &Payload) -> Hosts {
+        match self.run.queue.sites.by {
+            SiteBy::Domain => hosts_in(payload),
+            SiteBy::Ip => {
+                let host = self.kind.frontier.site_name(site);
+                payload.prints.iter().map(|print| (*print, Arc::clone(&host))).collect()
+            }
+            SiteBy::Host => Hosts::new(),
+        }
+    }
+
+    /// The hosts whose turns a block of a site needs.
+    pub(super) fn hosts_to_take(&self, site: SiteNo, payload: &Payload) -> BTreeSet<Arc<str>> {
+        self.hosts_of(site, payload).into_values().collect()
+    }
+
+    /// The hosts whose turns a block needs that a node has, and that waits here; `None`: they are not known.
+    fn hosts_to_adopt(&self, site: SiteNo, seq: Seq) -> Option<BTreeSet<Arc<str>>> {
+        match self.run.queue.sites.by {
+            SiteBy::Host => Some(BTreeSet::new()),
+            SiteBy::Ip => Some([self.kind.frontier.site_name(site)].into()),
+            SiteBy::Domain => Some(self.hosts_to_take(site, self.kind.cache.peek(seq)?)),
+        }
+    }
+
+    /// A node has a block that waits here: the run takes the turns that it needs. Returns false if it cannot.
+    pub(super) fn adopt_turn(&mut self, site: SiteNo, seq: Seq, now: Timestamp) -> bool {
+        // After a restart the address is not known, nor the hosts of a domain: the node drops the block.
+        if self.lacks_address(site) || self.kind.frontier.is_out(site) {
+            return false;
+        }
+        let Some(mut hosts) = self.hosts_to_adopt(site, seq) else { return false };
+        let name = self.turn_name(site);
+        hosts.remove(&name);
+        let names: Vec<_> = [Arc::clone(&name)].into_iter().chain(hosts.iter().cloned()).collect();
+        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
+        let mut board = self.context.sites.board();
+        if names.iter().any(|name| board.held_by_hand(name, now).is_some()) || !board.renew(&names, self.identity(), until, now) {
+            return false;
+        }
+        drop(board);
+        self.kind.turns.hosts.insert(site, hosts.into_iter().collect());
+        self.note_holder(site, name);
+        true
+    }
+
+    /// The host of a URL, if its turn is to be taken beside that of its site.
+    pub(super) fn host_to_take(&self, url: &Url) -> BTreeSet<Arc<str>> {
+        let is_host = self.run.queue.sites.by == SiteBy::Host;
+        (!is_host).then(|| host_of(url).into()).into_iter().collect()
+    }
+
+    /// All names whose turns the run has, if it has the turn of a site.
+    pub(super) fn names_of_turn(&self, site: SiteNo) -> Vec<Arc<str>> {
+        let hosts = self.kind.turns.hosts.get(&site).map(Vec::as_slice).unwrap_or_default();
+        [self.turn_name(site)].into_iter().chain(hosts.iter().cloned()).collect()
+    }
+
+    /// Gives up the turn of a site. Its node may continue for `wait_ms`. Returns when the site may be used again.
+    pub(super) fn release_turn(&mut self, site: SiteNo, wait_ms: u64, now: Timestamp) -> Timestamp {
+        let (names, identity) = (self.names_of_turn(site), self.identity());
+        self.kind.turns.hosts.remove(&site);
+        let mut board = self.context.sites.board();
+        let next = names.iter().map(|name| board.release(name, identity, wait_ms as i64, now));
+        next.max().unwrap_or(now)
+    }
+
+    /// What a turn at a site grants now.
+    pub(super) fn granted(&mut self, site: SiteNo) -> Granted {
+        let (pace, names) = (self.pace(site), self.names_of_turn(site));
+        let board = self.context.sites.board();
+        let all = names.iter().map(|name| board.granted(name, pace));
+        all.reduce(Granted::and).expect("a turn has a name")
+    }
+
+    /// The run has the turn of a site, and takes those of hosts.
+    ///
+    /// # Errors
+    /// The time when it may ask again: not all are free, and it has none of them.
+    pub(super) fn take_hosts(
+        &mut self,
+        site: SiteNo,
+        hosts: BTreeSet<Arc<str>>,
+        mut granted: Granted,
+        now: Timestamp,
+    ) -> Result<Granted, Timestamp> {
+        let pace = self.pace(site);
+        if hosts.is_empty() || pace == Pace::FREE {
+            return Ok(granted);
+        }
+        let (identity, until) = (self.identity(), now.plus_ms(self.kind.frontier.settings().lease as i64));
+        let known = self.names_of_turn(site);
+        let (mut taken, mut later) = (Vec::new(), None);
+        let mut board = self.context.sites.board();
+        for host in hosts.into_iter().filter(|host| !known.contains(host)) {
+            match board.take(&host, pace, identity, until, now) {
+                Ok(of_host) => {
+                    granted = granted.and(of_host);
+                    taken.push(host);
+                }
+                Err(at) => later = later.max(Some((at, host))),
+            }
+        }
+        let Some((at, host)) = later else {
+            drop(board);
+            self.kind.turns.missed.remove(&site);
+            self.kind.turns.hosts.entry(site).or_default().extend(taken);
+            return Ok(granted);
+        };
+        taken.iter().for_each(|host| board.give_up(host, identity, now));
+        drop(board);
+        self.kind.turns.missed.insert(site, host);
+        Err(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_of_a_block_are_those_of_its_requests() {
+        let urls = ["http://www.a.test/1", "https://WWW.a.test:8443/2", "http://img.a.test/3"];
+        let prints = urls.map(|url| Fingerprint::of("GET", url, b""));
+        let requests: Vec<_> = prints.iter().zip(urls).map(|(id, url)| serde_json::json!({ "requestId": id, "url": url })).collect();
+        let payload = Payload::pack(serde_json::json!(requests).to_string().as_bytes(), Arc::new(prints)).expect("a payload");
+        let hosts = hosts_in(&payload);
+        assert_eq!(prints.map(|print| hosts[&print].to_string()), ["www.a.test", "www.a.test", "img.a.test"]);
+    }
+}
