@@ -1,11 +1,11 @@
 //! Checks the guarantees of the frontier: examples, then a seeded random walk with a store that loses uncommitted writes.
 
 use super::*;
-use crate::domain::block::AckVerdict;
+use crate::domain::block::{AckVerdict, Admission};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::guards::Shape;
 use crate::domain::ids::WorkerId;
-use crate::domain::request::NewRequest;
+use crate::domain::request::{NewRequest, RequestBatch};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 #[path = "frontier_elsewhere_tests.rs"]
 mod elsewhere;
 
-fn batch(keys: &[u64]) -> RequestBatch {
+pub(super) fn batch(keys: &[u64]) -> RequestBatch {
     let requests = keys
         .iter()
         .map(|k| NewRequest {
@@ -29,7 +29,7 @@ fn batch(keys: &[u64]) -> RequestBatch {
     RequestBatch { text: Bytes::from_static(b"{}"), requests, ..RequestBatch::default() }
 }
 
-fn settings(block_size: u32) -> QueueSettings {
+pub(super) fn settings(block_size: u32) -> QueueSettings {
     QueueSettings { block_size, block_attempts: 3, lease: 1_000, ack_wait: 1_000, ..QueueSettings::default() }
 }
 
@@ -58,20 +58,6 @@ fn duplicates_are_dropped_and_repetitions_are_not() {
     assert_eq!(frontier.begin_push(&again, |_| None).accepted, 1, "a retry is not taken for a duplicate");
     assert_eq!((frontier.counters().total, frontier.pending()), (3, 4), "what is not on disk is pending only");
     assert!(frontier.is_storing());
-}
-
-#[test]
-fn requests_that_are_kept_apart_make_blocks_of_their_own() {
-    let mut frontier = Frontier::new(settings(2));
-    let asked = std::cell::RefCell::new(Vec::new());
-    let is_apart = |i: usize| {
-        asked.borrow_mut().push(i);
-        i % 2 == 1
-    };
-    let admission = frontier.begin_push_apart(&batch(&[1, 2, 3, 4, 1, 5]), |_| None, is_apart);
-    let blocks: Vec<_> = admission.blocks.iter().map(|(seq, requests)| (requests.clone(), admission.apart.contains(seq))).collect();
-    assert_eq!(blocks, [(vec![0, 2], false), (vec![1, 3], true), (vec![5], true)]);
-    assert_eq!(*asked.borrow(), [0, 1, 2, 3, 5], "only those that are new");
 }
 
 #[test]

@@ -64,13 +64,40 @@ impl actix_web::Responder for Failure {
 
 /// Reports query strings that do not parse as problems too.
 pub fn query_config() -> web::QueryConfig {
-    web::QueryConfig::default().error_handler(|error, _| {
+    web::QueryConfig::default().error_handler(|error, request| {
         let problem = match &error {
             QueryPayloadError::Deserialize(inner) => unread("parameter", "", &inner.to_string()),
             other => Problem::malformed(other.to_string()),
         };
-        let problem =
-            if problem.status == 400 { Problem::malformed(format!("cannot read the query: {}", problem.detail)) } else { problem };
+        let problem = if problem.status == 400 { unread_query(request.query_string(), &problem.detail) } else { problem };
         Failure(problem).into()
     })
+}
+
+/// The reader of queries names no parameter, so the query is shown.
+fn unread_query(query: &str, why: &str) -> Problem {
+    let shown: String = query.chars().take(200).collect();
+    let expected = match why {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "a whole number from 0 is expected",
+        "number too large to fit in target type" => "a number is too large",
+        "provided string was not `true` or `false`" => "`true` or `false` is expected",
+        other => other,
+    };
+    Problem::malformed(format!("cannot read the query `{shown}`: {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_cannot_be_read_is_shown_with_what_is_expected() {
+        let said = |query: &str, why| unread_query(query, why).detail;
+        assert_eq!(
+            said("limit=-1", "invalid digit found in string"),
+            "cannot read the query `limit=-1`: a whole number from 0 is expected"
+        );
+        assert_eq!(said("", "missing field `url`"), "cannot read the query ``: missing field `url`");
+        assert!(said(&"a".repeat(9_000), "x").len() < 300);
+    }
 }

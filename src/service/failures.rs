@@ -10,6 +10,7 @@ use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
 use crate::domain::request::unpack;
 use crate::domain::run::Run;
+use crate::domain::sites::site_name;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::protocol::api::{Page, TriggerInput};
@@ -57,6 +58,11 @@ impl FailureFilter {
     fn takes_site(&self, site: Option<&str>, url: &str) -> bool {
         self.site.as_deref().is_none_or(|wanted| is_to_site(wanted, site, url))
     }
+}
+
+/// Checks the name of a site by which requests are chosen.
+pub(super) fn check_site(site: Option<&str>) -> Result<(), Problem> {
+    site.map_or(Ok(()), |site| site_name(site).map(drop).map_err(|why| Problem::invalid("site", why)))
 }
 
 /// Whether a request goes to this host or site.
@@ -219,6 +225,7 @@ impl Service {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<FailedRequest>, Problem> {
+        check_site(filter.site.as_deref())?;
         let from = cursor.map_or(Ok(Cursor::START), Cursor::read)?;
         let run = self.stored_run(identity).await?;
         let (found, next) = self.failures(run.no, &filter, from, limit).await?;
@@ -286,6 +293,7 @@ impl Service {
         if !(1..=MOST).contains(&limit) {
             return Err(Problem::invalid("limit", format!("must be 1 to {MOST}, not {limit}")));
         }
+        check_site(site.as_deref())?;
         let run = self.stored_run(identity).await?;
         let filter = FailureFilter { site, kind, status, only_new: true };
         if run.state.is_final() && run.kind == JobKind::Block {

@@ -1,7 +1,7 @@
 //! The requests of a run that have no results yet: listed, and discarded.
 
 use super::Service;
-use super::failures::{Cursor, MOST, USUAL, damaged, is_to_site};
+use super::failures::{Cursor, MOST, USUAL, check_site, damaged, is_to_site};
 use crate::actors::reply::problem_of;
 use crate::actors::run::text_of;
 use crate::domain::fingerprint::Fingerprint;
@@ -51,6 +51,16 @@ pub struct PendingFilter {
 }
 
 impl PendingFilter {
+    fn check(&self) -> Result<(), Problem> {
+        check_site(self.site.as_deref())?;
+        match (self.min_depth, self.max_depth) {
+            (Some(least), Some(most)) if most < least => {
+                Err(Problem::invalid("maxDepth", format!("must not be less than `minDepth`: {most} is less than {least}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn takes(&self, request: &Listed<'_>, site: Option<&str>) -> bool {
         self.min_depth.is_none_or(|least| request.depth >= least)
             && self.max_depth.is_none_or(|most| request.depth <= most)
@@ -126,6 +136,7 @@ impl Service {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<PendingRequest>, Problem> {
+        filter.check()?;
         let from = cursor.map_or(Ok(Cursor::START), Cursor::read)?;
         let run = self.stored_run(identity).await?;
         let (found, next) = self.pending((identity, run.no), &filter, from, limit).await?;
@@ -142,9 +153,6 @@ impl Service {
         if !(1..=MOST).contains(&limit) {
             return Err(Problem::invalid("limit", format!("must be 1 to {MOST}, not {limit}")));
         }
-        if site.as_ref().is_some_and(String::is_empty) {
-            return Err(Problem::invalid("site", "must be a host or the name of a site"));
-        }
         if url.as_ref().is_some_and(|part| part.chars().all(|c| matches!(c, '*' | '$'))) {
             return Err(Problem::invalid("url", "must have a part of a URL beside `*` and `$`; set `all` to discard all pending requests"));
         }
@@ -157,6 +165,7 @@ impl Service {
         let run = self.stored_run(identity).await?;
         let actor = self.block_run(identity, "told to discard requests").await?;
         let filter = PendingFilter { site, url, min_depth, max_depth };
+        filter.check()?;
         let (mut done, mut from, limit) = (Discarded::default(), Cursor::START, limit as u64);
         loop {
             // Requests at nodes are found again and again, so the search goes on behind them.

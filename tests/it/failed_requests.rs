@@ -289,10 +289,20 @@ fn pending_requests_are_listed_and_discarded() {
             json!({ "all": true, "site": "b.test" }),
             json!({ "site": "b.test", "limit": 0 }),
             json!({ "sites": "b" }),
+            json!({ "site": "a b" }),
+            json!({ "minDepth": 3, "maxDepth": 2 }),
         ] {
             let (status, problem) = api.post(&path, &bad).await;
             assert_eq!(status, 422, "{bad} {problem}");
         }
+        for (list, field) in [("/pending?minDepth=3&maxDepth=2", "maxDepth"), ("/pending?site=a%20b", "site"), ("?site=*.test", "site")] {
+            let (status, problem) = api.get(&format!("/api/v1/runs/{run}/requests{list}")).await;
+            assert_eq!((status, &problem["field"]), (422, &json!(field)), "{list} {problem}");
+        }
+        let (status, problem) = api.post(&format!("/api/v1/runs/{run}/requests/requeue"), &json!({ "site": "a/b" })).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("site")), "{problem}");
+        let (status, problem) = api.get(&format!("/api/v1/runs/{run}/sites?limit=-1")).await;
+        assert_eq!((status, &problem["detail"]), (400, &json!("cannot read the query `limit=-1`: a whole number from 0 is expected")));
         assert_eq!(shell(&broker, &["discard", &run, "--url", "/cal/", "--dry-run"]), "2 pending requests are found");
         assert_eq!(shell(&broker, &["discard", &run, "--url", "/cal/"]), "2 of 2 pending requests are discarded");
         // The first page is at a node and stays there; the last one makes a whole block.

@@ -88,6 +88,10 @@ pub fn is_hold_of(held: &str, site: &str) -> bool {
     held == site || host_of_name(held) == site || host_of_name(site) == held
 }
 
+/// The longest name in the DNS, and its longest part (RFC 1035).
+const MOST_HOST: usize = 253;
+const MOST_LABEL: usize = 63;
+
 /// Parses the name of a site from user input: a host, an address or an origin.
 ///
 /// # Errors
@@ -120,7 +124,9 @@ pub fn site_name(text: &str) -> Result<String, String> {
         return Err(wrong("a port is allowed in an origin only"));
     }
     let url = Url::parse(&format!("http://{text}/")).ok().filter(|url| is_plain(url) && !host_of(url).is_empty());
-    url.map(|url| host_of(&url)).ok_or_else(|| wrong("it is not a host"))
+    let host = url.map(|url| host_of(&url)).ok_or_else(|| wrong("it is not a host"))?;
+    let is_short = host.len() <= MOST_HOST && host.split('.').all(|label| label.len() <= MOST_LABEL);
+    if is_short { Ok(host) } else { Err(wrong("a host has at most 253 characters, and 63 between two dots")) }
 }
 
 /// The registrable domain of a host name; `None` for a public suffix itself, under which anyone may register names, and for this

@@ -333,7 +333,11 @@ fn a_site_is_named_by_a_host_an_address_or_an_origin() {
         assert_eq!(site_name(text), Ok(name.to_owned()));
         assert_eq!(site_name(name), Ok(name.to_owned()), "a name is its own");
     }
+    let (longest, part) = ([["a"; 63].concat().as_str(); 3].join("."), ["a"; 64].concat());
+    assert_eq!(site_name(&format!("{longest}.{}", &longest[..61])), Ok(format!("{longest}.{}", &longest[..61])));
+    assert!(site_name(&format!("{longest}.{}", &longest[..62])).is_err());
     for bad in [
+        part.as_str(),
         "",
         "a b",
         "example.org/x",
