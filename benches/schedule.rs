@@ -7,7 +7,6 @@
 
 // Only what this bench uses of what the benches share.
 #[path = "support/database.rs"]
-#[expect(dead_code, reason = "shared with the other benches")]
 mod database;
 #[path = "support/http.rs"]
 mod http;
