@@ -66,7 +66,7 @@ struct Traces;
 impl ReadOp for Traces {
     type Output = Vec<String>;
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<String>, StoreError> {
-        Ok(meta::table.order(meta::key).select(meta::key).load(from.conn)?)
+        Ok(meta::table.filter(meta::value.eq("x")).order(meta::key).select(meta::key).load(from.conn)?)
     }
 }
 
