@@ -4,8 +4,8 @@
     python fail_over.py --kills 50 --database postgres://user@host:port/name
 
 WEBLOOM_BINARY names the program `webloom`. The leader is killed with `kill -9`. From then on the script asks the other broker
-every few milliseconds, as a client does, for the newest run of jobs that are due every 50 ms, and, as a node, for a block. When it
-has both, the killed broker is started again and stands by, and its turn is next.
+every few milliseconds: as a client for the newest run of jobs that are due every 50 ms, and as a node for a block. When it has
+both, the killed broker is started again and stands by, and its turn is next.
 
 At the end `webloom verify-history` checks that every scheduled time has one verdict.
 """
@@ -85,7 +85,14 @@ class Crawl:
 
     def next_block(self, side: Side) -> str | None:
         """Asks for a block, as a node that holds none."""
-        beat = {"nodeId": self.node, "name": "bench", "nodeType": "bench", "operatingSystem": "linux", "processCount": 0, "holding": []}
+        beat = {
+            "nodeId": self.node,
+            "name": "bench",
+            "nodeType": "bench",
+            "operatingSystem": "linux",
+            "processCount": 0,
+            "holding": [],
+        }
         status, order = side.try_call("POST", "/node/heartbeat", beat)
         if status != 200:
             return None
@@ -162,7 +169,8 @@ def main() -> None:
             wait_until_standby(leader)
             leader, standby = standby, leader
         for name, values in (("fire", fires), ("block", blocks)):
-            print(f"next {name}: p50 {statistics.median(values) * 1000:.0f} ms, worst {max(values) * 1000:.0f} ms, {len(values)} kills")
+            p50, worst = statistics.median(values) * 1000, max(values) * 1000
+            print(f"next {name}: p50 {p50:.0f} ms, worst {worst:.0f} ms, {len(values)} kills")
         for side in (standby, leader):
             side.program.stop()
         checked = subprocess.run([find_binary(), "verify-history", *arguments], capture_output=True, text=True)

@@ -67,8 +67,12 @@ pub(super) fn check_site(site: Option<&str>) -> Result<(), Problem> {
 
 /// Whether a request goes to this host or site.
 pub(super) fn is_to_site(wanted: &str, site: Option<&str>, url: &str) -> bool {
-    let is_it = |name: &str| name.eq_ignore_ascii_case(wanted);
-    site.is_some_and(is_it) || Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(is_it))
+    // As it is stored: in lower case, without a dot at the end, in Punycode, an IPv6 address without brackets.
+    let wanted = site_name(wanted).unwrap_or_else(|_| wanted.into());
+    let is_it = |name: &str| name.eq_ignore_ascii_case(&wanted);
+    let is_host = |host: &str| is_it(host.trim_start_matches('[').trim_end_matches(']'));
+    let is_of = |url: &Url| url.host_str().is_some_and(is_host) || is_it(&url.origin().ascii_serialization());
+    site.is_some_and(is_it) || Url::parse(url).is_ok_and(|url| is_of(&url))
 }
 
 /// A place in a list of requests: a block, and a place in the block.

@@ -296,25 +296,26 @@ class FleetDownloadHandler(BaseDownloadHandler):
 
     def _push_always(self, run: str, call_soon: Callable[..., Any]) -> None:
         """Pushes what has come up since the last push."""
-        while (message := self._unsent.get()) is not None:
-            batch = [message]
+        is_last = False
+        while not is_last:
+            batch = [self._unsent.get()]
             while len(batch) < _MOST_REQUESTS and not self._unsent.empty():
-                message = self._unsent.get()
-                if message is None:
-                    return
-                batch.append(message)
-            try:
-                self._push(run, batch)
-            except (ApiError, BrokerUnavailable, ValueError) as error:
-                if len(batch) > 1 and isinstance(error, ApiError) and error.status in (400, 413, 422):
-                    # All are refused if one is: each alone, so that only that one fails.
-                    for message in batch:
-                        try:
-                            self._push(run, [message])
-                        except (ApiError, BrokerUnavailable) as refused:
-                            _call(call_soon, self._fail, message["key"], refused)
-                    continue
-                for message in batch:
+                batch.append(self._unsent.get())
+            is_last = None in batch
+            messages = [message for message in batch if message is not None]
+            if messages:
+                self._push_or_fail(run, messages, call_soon)
+
+    def _push_or_fail(self, run: str, batch: list[dict[str, Any]], call_soon: Callable[..., Any]) -> None:
+        try:
+            self._push(run, batch)
+        except Exception as error:
+            # All are refused if one is: each alone, so that only that one fails.
+            is_of_one = len(batch) > 1 and isinstance(error, ApiError) and error.status in (400, 413, 422)
+            for message in batch:
+                if is_of_one:
+                    self._push_or_fail(run, [message], call_soon)
+                else:
                     _call(call_soon, self._fail, message["key"], error)
 
     def _push(self, run: str, batch: list[dict[str, Any]]) -> None:
@@ -343,8 +344,8 @@ class FleetDownloadHandler(BaseDownloadHandler):
             except ApiError as error:
                 _call(call_soon, self._over, f"the run is over: {error}")
                 return
-            except ProtocolError as error:
-                log.warning("answer cannot be read run_id=%s error=%s", run, error)
+            except Exception as error:
+                log.warning("answer cannot be read run_id=%s error=%r", run, error)
                 if self._poll_calls.is_hung_up(backoff.next()):
                     return
                 continue
@@ -393,7 +394,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
         atexit.unregister(self._close_at_exit)
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
-        self._hang_up()
+        await asyncio.to_thread(self._hang_up)
         if self._stay_task is not None:
             self._stay_task.cancel()
             await asyncio.gather(self._stay_task, return_exceptions=True)
@@ -408,7 +409,8 @@ class FleetDownloadHandler(BaseDownloadHandler):
         self._push_calls.hang_up()
         self._poll_calls.hang_up()
         if self._poller is not None:
-            self._poller.join()
+            # While it connects, it does not notice.
+            self._poller.join(5)
 
     async def _end_run(self, run: str) -> None:
         if self._done:

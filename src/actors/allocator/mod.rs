@@ -11,12 +11,12 @@ pub use message::{
 };
 
 use super::context::AddressBook;
-use super::run::Choice;
+use super::run::{Choice, RunHandle};
 use super::supervision::{ExitGuard, Link};
 use super::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
-use crate::domain::worker_pool::{Asked, Asker, Grant, WorkerPool};
+use crate::domain::worker_pool::{Ask, Asked, Asker, Grant, WorkerPool};
 use crate::protocol::problem::Problem;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
@@ -77,7 +77,24 @@ impl Allocator {
         for task in self.askers.values() {
             task.tell(TaskEvent::AskAgain);
         }
-        self.unplaced.wake_all();
+        for (ask, waiter) in self.unplaced.take_all() {
+            match waiter {
+                Waiter::Run(run) => self.find_worker(ask, run),
+                Waiter::Task(_) => waiter.wake(),
+            }
+        }
+    }
+
+    /// Answers a run, once for each request: as soon as a worker is found, or all workers have had time to send their state.
+    fn find_worker(&mut self, ask: Box<Ask>, run: RunHandle) {
+        let worker = self.worker_pool.find(&ask, |worker| self.addresses.runs_by_worker.count(worker));
+        let why = worker.as_ref().err().cloned();
+        if why.is_none() || !self.is_rebuilding {
+            run.worker_found(Choice { watches: self.addresses.watches(), worker });
+        }
+        if let Some(why) = why {
+            self.unplaced.enter(ask, why, Waiter::Run(run));
+        }
     }
 }
 
@@ -206,15 +223,7 @@ impl Handler<FindWorker> for Allocator {
     fn handle(&mut self, FindWorker { ask, run }: FindWorker, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.find_worker");
         self.unplaced.leave(ask.asker.0);
-        let worker = self.worker_pool.find(&ask, |worker| self.addresses.runs_by_worker.count(worker));
-        let why = worker.as_ref().err().cloned();
-        let answers = why.is_none() || !self.is_rebuilding;
-        if answers {
-            run.worker_found(Choice { watches: self.addresses.watches(), worker });
-        }
-        if let Some(why) = why {
-            self.unplaced.enter(ask, why, Waiter::Run(run));
-        }
+        self.find_worker(ask, run);
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Waiter {
 
 impl Waiter {
     /// It asks again.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         match self {
             Self::Task(task) => task.tell(TaskEvent::WorkerFits),
             Self::Run(run) => run.workers_changed(),
@@ -83,11 +83,10 @@ impl UnplacedRuns {
         }
     }
 
-    /// All of them ask again.
-    pub(super) fn wake_all(&mut self) {
+    /// Removes all of them.
+    pub(super) fn take_all(&mut self) -> Vec<(Box<Ask>, Waiter)> {
         self.handlers.clear();
-        for (_, unplaced) in self.by_handler.drain().flat_map(|(_, runs)| runs) {
-            unplaced.waiter.wake();
-        }
+        let all = self.by_handler.drain().flat_map(|(_, runs)| runs);
+        all.map(|(_, unplaced)| (unplaced.ask, unplaced.waiter)).collect()
     }
 }

@@ -53,9 +53,7 @@ impl RunActor {
             let Self { run, .. } = self;
             worker.send(ToWorker::Ended { identity: run.identity, state: run.state, reason: run.reason.clone(), counters: run.counters });
         }
-        if let Some(allocator) = self.context.allocator().filter(|_| self.kind.is_unplaced) {
-            allocator.withdraw((self.identity(), 0));
-        }
+        self.stop_searching();
         if let Some(dispatcher) = self.context.dispatcher() {
             dispatcher.run_gone(self.identity());
         }

@@ -19,6 +19,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 use url::Url;
 
+/// Blocks of a push that are reported at once, at most.
+const MOST_REPORTS: usize = 64;
+
 /// The known rules of each origin of a batch; empty if no rules count.
 pub(super) type Rules = Vec<Option<Arc<Robots>>>;
 
@@ -46,28 +49,41 @@ impl RunActor {
         origins.iter().map(|origin| known(origin)).collect()
     }
 
-    /// Reports the blocks of requests that robots.txt forbids. They have just been stored.
+    /// Reports the blocks of requests that robots.txt forbids. They have just been stored. Each report is a write: if there are many, the
+    /// others are dispatched like all blocks.
     pub(super) fn report_forbidden(&mut self, blocks: Vec<(Seq, Payload)>, ctx: &mut Context<Self>) {
-        for (seq, payload) in blocks {
-            if self.life.is_ending() {
-                return;
+        for (nth, (seq, payload)) in blocks.into_iter().enumerate() {
+            if nth >= MOST_REPORTS || self.life.is_ending() || self.context.store.is_busy() {
+                self.kind.cache.put_ready(seq, payload);
+                continue;
             }
-            if let Ok((Judged::Some { allowed, denied }, _)) = self.judge(&payload, false)
-                && allowed.is_empty()
-            {
-                self.report_denied(seq, payload, &denied, ctx);
+            match self.judge(&payload, false) {
+                Ok((Judged::Some { allowed, denied }, _)) if allowed.is_empty() => {
+                    // No node has it, and the turn of its site is not this block's.
+                    self.kind.frontier.begin_report(seq);
+                    self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());
+                    let (index, pack) = self.all_denied(seq, &payload, &denied);
+                    self.store_left(seq, index, pack, payload, None, ctx);
+                }
+                _ => self.kind.cache.put_ready(seq, payload),
             }
         }
     }
 
-    /// Fails all requests of a block, which robots.txt forbids.
+    /// Fails all requests of a block that was to be dispatched: robots.txt forbids them.
     pub(super) fn report_denied(&mut self, seq: Seq, payload: Payload, denied: &[Denied], ctx: &mut Context<Self>) {
+        let (index, pack) = self.all_denied(seq, &payload, denied);
+        self.store_report(seq, index, pack, payload, None, ctx);
+    }
+
+    /// The report of a block whose requests robots.txt forbids.
+    fn all_denied(&self, seq: Seq, payload: &Payload, denied: &[Denied]) -> (Index, Bytes) {
         self.count_denied(denied);
         let results = denied.iter().map(|(place, kind, why)| final_entry(failed(payload.prints[*place], *kind, why))).collect();
         let index =
             Index { epoch: Some(self.epoch), results, ..Index::new(self.block_id(seq), self.identity(), NodeId(uuid::Uuid::nil())) };
         let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
-        self.store_report(seq, index, pack, payload, None, ctx);
+        (index, pack)
     }
 
     pub(super) fn count_denied(&self, denied: &[Denied]) {

@@ -429,6 +429,10 @@ impl Kind for Blocks {
         run.end_if_drained(ctx);
     }
 
+    fn withdrawn(run: &mut RunShell<Self>) {
+        run.stop_searching();
+    }
+
     fn is_untouched(run: &RunShell<Self>) -> bool {
         run.kind.waits && run.kind.frontier.block_counts().3 == 0 && !run.kind.frontier.is_storing()
     }

@@ -31,6 +31,13 @@ impl RunActor {
         }
     }
 
+    /// The run needs no worker any more.
+    pub(super) fn stop_searching(&self) {
+        if let Some(allocator) = self.context.allocator().filter(|_| self.kind.is_unplaced) {
+            allocator.withdraw((self.identity(), 0));
+        }
+    }
+
     pub(super) fn found(&mut self, choice: Choice, ctx: &mut Context<Self>) {
         (self.kind.searching, self.kind.search_at) = (false, None);
         self.kind.is_unplaced = choice.worker.is_err();
@@ -114,8 +121,13 @@ impl Handler<WorkerNews> for RunActor {
                 self.find_worker(ctx);
             }
             WorkerNews::AllocatorRestarted => {
-                self.kind.searching = false;
-                self.find_worker(ctx);
+                // The new one knows nothing of this run, also if it has an answer of the last one.
+                (self.kind.searching, self.kind.chosen) = (false, None);
+                if self.kind.waits && self.run.is_ahead() {
+                    self.search(ctx);
+                } else {
+                    self.find_worker(ctx);
+                }
             }
             WorkerNews::Found(choice) => self.found(choice, ctx),
             WorkerNews::Has(id) => {

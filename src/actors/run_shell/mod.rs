@@ -79,6 +79,9 @@ pub trait Kind: Debug + Sized + Unpin + 'static {
         false
     }
 
+    /// The run was withdrawn, so its actor ends.
+    fn withdrawn(_: &mut RunShell<Self>) {}
+
     /// The run in the format of the API.
     fn output(run: &RunShell<Self>) -> RunOutput {
         stored_output(&run.run)
@@ -274,6 +277,7 @@ impl<K: Kind> RunShell<K> {
     fn withdraw(&mut self, ctx: &mut Ctx<K>) -> bool {
         let is_withdrawn = self.life.withdraw(&self.run, K::is_untouched(self));
         if is_withdrawn {
+            K::withdrawn(self);
             self.guard.finish();
             ctx.stop();
         }

@@ -214,15 +214,21 @@ pub(in crate::store) const COMPATIBLE_KEY: &str = "compatible_since";
 /// A program that knows this migration can use the tables after all migrations of this version, also if it does not know the later ones.
 const COMPATIBLE_SINCE: &str = include_str!("../compatible_since");
 
-/// Applies what is pending, and notes in the database which earlier versions can use it then.
+/// Applies what is pending, and notes in the database which earlier versions can use it then. `has_meta`: the table for that is there.
 fn apply_pending<DB: Backend, C: MigrationHarness<DB> + SimpleConnection>(
     conn: &mut C,
-    migrations: EmbeddedMigrations,
+    migrations: impl Fn() -> EmbeddedMigrations,
+    has_meta: bool,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    if !conn.run_pending_migrations(migrations)?.is_empty() {
-        let (key, since) = (COMPATIBLE_KEY, COMPATIBLE_SINCE.trim());
-        let rule = "ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        conn.batch_execute(&format!("INSERT INTO meta (key, value) VALUES ('{key}', '{since}') {rule}"))?;
+    let (key, since) = (COMPATIBLE_KEY, COMPATIBLE_SINCE.trim());
+    let rule = "ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    let note = format!("INSERT INTO meta (key, value) VALUES ('{key}', '{since}') {rule}");
+    // Before the tables change: if this process dies meanwhile, no earlier version that cannot use them does.
+    if has_meta && conn.has_pending_migration(migrations())? {
+        conn.batch_execute(&note)?;
+    }
+    if !conn.run_pending_migrations(migrations())?.is_empty() && !has_meta {
+        conn.batch_execute(&note)?;
     }
     Ok(())
 }

@@ -283,7 +283,9 @@ impl MultiConnectionHelper for PgConn {
 /// Migrates the tables.
 pub(in crate::store) fn migrate(url: &ServerUrl) -> Result<(), StoreError> {
     let mut conn = PgConn::open(url, "SET client_min_messages = warning;", None)?;
-    super::apply_pending::<Pg, _>(&mut conn, MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {url}: {e}")))?;
+    let has_meta = has_table(&mut conn, "meta")?;
+    let applied = super::apply_pending::<Pg, _>(&mut conn, || MIGRATIONS, has_meta);
+    applied.map_err(|e| StoreError::Failed(format!("migrating {url}: {e}")))?;
     Ok(())
 }
 

@@ -40,7 +40,8 @@ pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
 pub(in crate::store) fn migrated(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = open(path, PAGE)?;
     conn.batch_execute(WRITER)?;
-    let applied = super::apply_pending::<Sqlite, _>(&mut conn, MIGRATIONS);
+    let has_meta = has_table(&mut conn, "meta")?;
+    let applied = super::apply_pending::<Sqlite, _>(&mut conn, || MIGRATIONS, has_meta);
     applied.map_err(|e| StoreError::Failed(format!("migrating {}: {e}", path.display())))?;
     Ok(conn)
 }
