@@ -1,7 +1,8 @@
 //! Which worker gets a task, or a run of a block job.
 //!
-//! A task uses a slot of its worker, a run of a block job does not: it gets a worker at once or there is none. Tasks with the same requirements for a worker wait in one *lane*, ordered by priority and then by arrival. A slot that becomes
-//! free goes to the first task of all lanes that its worker may serve.
+//! A task uses a slot of its worker. Tasks with the same requirements for a worker wait in one *lane*, ordered by priority and then by
+//! arrival. A slot that becomes free goes to the first task of all lanes that its worker may serve. A run of a block job uses no slot,
+//! so it waits only if no connected worker suits it.
 
 mod ask;
 

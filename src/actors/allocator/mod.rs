@@ -3,6 +3,8 @@
 //! It stores nothing. After a crash, the workers, the tasks and the runs send their state again.
 
 mod message;
+#[cfg(test)]
+mod tests;
 mod unplaced;
 
 pub use message::{

@@ -1,7 +1,7 @@
 //! The hosts of a turn.
 //!
-//! A run that counts sites by domain or by address takes the turns of the hosts that it asks too. So at each host only one run has the turn, its
-//! holds count and its delay passes, in whatever way the runs count their sites.
+//! A run that counts sites by domain or by address also takes the turns of the hosts that it asks. So only one run at a time asks a host, and
+//! all runs obey its holds and its delay, in whatever way they count sites.
 
 use super::RunActor;
 use super::cache::Payload;

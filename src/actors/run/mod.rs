@@ -88,7 +88,7 @@ pub struct Blocks {
     start_told: Timestamp,
     /// A search for a worker is in progress.
     searching: bool,
-    /// The allocator keeps its request, because there is no worker, or may do so.
+    /// The allocator has, or may have, this run among those without a worker.
     is_unplaced: bool,
     /// When to search a worker again. `None`: the allocator notifies the run when one is eligible.
     search_at: Option<Timestamp>,
