@@ -179,9 +179,9 @@ fi
 
 say "tests"
 if ((!${WEBLOOM_STATIC:-$(($(nproc) >= 4))})); then
-    echo "SKIPPED: there are fewer than four processors and WEBLOOM_STATIC is not 1, so the static program is not built"
-elif ! rustup target add "$(uname -m)-unknown-linux-musl"; then
-    echo "SKIPPED: Rust's target for musl cannot be fetched from here, so the static program is not built"
+    echo "SKIPPED: there are fewer than four processors, or WEBLOOM_STATIC is 0, so the static program is not built"
+elif [[ ${1:-} == --no-install ]] || ! rustup target add "$(uname -m)-unknown-linux-musl"; then
+    echo "SKIPPED: Rust's target for musl cannot be fetched from here, or must not (--no-install), so the static program is not built"
 else
     # A test starts the file, which the last line of the output names.
     WEBLOOM_STATIC_PROGRAM=$(realpath "$(PROFILE=dev bash packaging/static.sh | tail -1)")

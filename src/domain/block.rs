@@ -50,8 +50,6 @@ pub struct Lease {
 pub struct Admission {
     /// The blocks to store: number, and the requests of the batch that each contains.
     pub blocks: Vec<(Seq, Vec<usize>)>,
-    /// Those of these blocks whose requests were to be kept apart.
-    pub apart: Vec<Seq>,
     /// Requests accepted.
     pub accepted: u64,
     /// Requests that the run had already seen.

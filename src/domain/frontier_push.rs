@@ -5,24 +5,14 @@ use super::super::request::RequestBatch;
 use super::{Frontier, SiteNo};
 use std::collections::HashMap;
 
-/// What the requests of one block have in common: their site, if its pace is kept, their priority, and whether they are kept apart.
-type Kind = (Option<SiteNo>, i8, bool);
+/// What the requests of one block have in common: their site, if its pace is kept, and their priority.
+type Kind = (Option<SiteNo>, i8);
 
 impl Frontier {
     /// Selects the new requests of a batch and packs them into blocks, grouped by site and priority. `site_of` returns the site of
     /// a request by its index in the batch, or `None` if its site has no pace. The requests count as seen from now on; they are
     /// ready once [`Self::stored`] is called.
     pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
-        self.begin_push_apart(batch, site_of, |_| false)
-    }
-
-    /// [`Self::begin_push`] with blocks of their own for some requests. `is_apart` is called for each new request.
-    pub fn begin_push_apart(
-        &mut self,
-        batch: &RequestBatch,
-        site_of: impl Fn(usize) -> Option<SiteNo>,
-        is_apart: impl Fn(usize) -> bool,
-    ) -> Admission {
         let mut out = Admission::default();
         self.seen.read_ahead(batch.requests.iter().map(|request| request.id));
         // The open block of each site and priority, in the order in which the blocks were begun.
@@ -44,7 +34,7 @@ impl Frontier {
                 let site = site_of(i);
                 self.count_at(site, 1);
                 // Requests to one site usually follow each other.
-                let kind = (site, request.priority, is_apart(i));
+                let kind = (site, request.priority);
                 let place = match begun.last() {
                     Some((last, _)) if *last == kind => begun.len() - 1,
                     _ => *places.entry(kind).or_insert_with(|| {
@@ -66,31 +56,8 @@ impl Frontier {
         out
     }
 
-    fn open_block(&mut self, out: &mut Admission, (site, priority, is_apart): Kind, requests: Vec<usize>) {
+    fn open_block(&mut self, out: &mut Admission, (site, priority): Kind, requests: Vec<usize>) {
         let seq = self.new_block(site, priority);
-        if is_apart {
-            out.apart.push(seq);
-        }
         out.blocks.push((seq, requests));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::{batch, settings};
-    use super::*;
-
-    #[test]
-    fn requests_that_are_kept_apart_make_blocks_of_their_own() {
-        let mut frontier = Frontier::new(settings(2));
-        let asked = std::cell::RefCell::new(Vec::new());
-        let is_apart = |i: usize| {
-            asked.borrow_mut().push(i);
-            i % 2 == 1
-        };
-        let admission = frontier.begin_push_apart(&batch(&[1, 2, 3, 4, 1, 5]), |_| None, is_apart);
-        let blocks: Vec<_> = admission.blocks.iter().map(|(seq, requests)| (requests.clone(), admission.apart.contains(seq))).collect();
-        assert_eq!(blocks, [(vec![0, 2], false), (vec![1, 3], true), (vec![5], true)]);
-        assert_eq!(*asked.borrow(), [0, 1, 2, 3, 5], "only those that are new");
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 #[path = "frontier_elsewhere_tests.rs"]
 mod elsewhere;
 
-pub(super) fn batch(keys: &[u64]) -> RequestBatch {
+fn batch(keys: &[u64]) -> RequestBatch {
     let requests = keys
         .iter()
         .map(|k| NewRequest {
@@ -29,7 +29,7 @@ pub(super) fn batch(keys: &[u64]) -> RequestBatch {
     RequestBatch { text: Bytes::from_static(b"{}"), requests, ..RequestBatch::default() }
 }
 
-pub(super) fn settings(block_size: u32) -> QueueSettings {
+fn settings(block_size: u32) -> QueueSettings {
     QueueSettings { block_size, block_attempts: 3, lease: 1_000, ack_wait: 1_000, ..QueueSettings::default() }
 }
 

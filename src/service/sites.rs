@@ -158,7 +158,7 @@ impl Service {
     /// Whether a held site is an origin of this host, a host of this domain, or a host with this address.
     fn is_part(&self, held: &str, name: &str, now: Timestamp) -> bool {
         let address = self.context.sites.address(&host_of_name(held), now).flatten();
-        url_at(held).is_some_and(|url| [SiteBy::Domain, SiteBy::Ip].iter().any(|by| site_key(&url, *by, address) == name))
+        url_at(held).is_some_and(|url| [SiteBy::Host, SiteBy::Domain, SiteBy::Ip].iter().any(|by| site_key(&url, *by, address) == name))
     }
 
     /// Restores the previous hold after a failed write.

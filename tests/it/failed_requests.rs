@@ -37,10 +37,14 @@ pub async fn report(api: &Api, node: &str, block: &Value) {
 pub async fn drain(api: &Api, run: &str) -> usize {
     let mut results = 0;
     loop {
-        let (status, block) = api.get(&format!("/requestqueue/{run}")).await;
+        // A poll that meets the end of the run is to come again (503).
+        let path = format!("/requestqueue/{run}");
+        let poll = || async { Some(api.get(&path).await).filter(|(status, _)| *status != 503) };
+        let (status, block) = until("an answer of the queue", poll).await;
         if status == 204 {
             return results;
         }
+        assert_eq!(status, 200, "{block}");
         results += block["results"].as_array().map_or(0, Vec::len);
         assert_eq!(api.post(&format!("/requestqueue/{run}/ack"), &json!({ "blocks": [block["blockId"]] })).await.0, 200);
     }

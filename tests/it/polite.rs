@@ -177,12 +177,6 @@ fn robots_txt_is_fetched_once_and_obeyed() {
         let (next, _) = api.run("it.RobotsAgain", &obey).await;
         assert_eq!(api.post(&format!("/requestqueue/{next}"), &pages).await.0, 200);
         assert_eq!(urls(&next_block(&api, &node).await), ["http://example.test/open"]);
-        // Now the rules are known: what they forbid waits neither for the site nor for a node.
-        let more = json!([{ "url": "http://example.test/private/3" }, { "url": "http://example.test/more" }]);
-        assert_eq!(api.post(&format!("/requestqueue/{next}"), &more).await.0, 200);
-        let failed = async || (api.state(&next).await["error"] == 3).then_some(());
-        until("the request that robots.txt forbids", failed).await;
-        assert_eq!(api.state(&next).await["left"], 2);
     });
 }
 

@@ -53,8 +53,8 @@ class Calls:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
-    def is_hung_up(self, seconds: float) -> bool:
-        """Waits until `hang_up` was called, at most this long."""
+    def wait_for_hang_up(self, seconds: float) -> bool:
+        """Waits at most this long for `hang_up`. Returns whether it was called."""
         return self._hung_up.wait(seconds)
 
     def close(self) -> None:

@@ -342,11 +342,11 @@ class FleetDownloadHandler(BaseDownloadHandler):
             except BrokerUnavailable:
                 return  # this process hung up
             except ApiError as error:
-                _call(call_soon, self._over, f"the run is over: {error}")
+                _call(call_soon, self._over, f"no results can be fetched: {error}")
                 return
             except Exception as error:
                 log.warning("answer cannot be read run_id=%s error=%r", run, error)
-                if self._poll_calls.is_hung_up(backoff.next()):
+                if self._poll_calls.wait_for_hang_up(backoff.next()):
                     return
                 continue
             backoff.reset()

@@ -38,7 +38,7 @@ pub struct Allocator {
     askers: HashMap<Asker, TaskHandle>,
     unplaced: UnplacedRuns,
     addresses: Arc<AddressBook>,
-    /// It replaces a crashed one, and may not have all workers yet: it rejects no request.
+    /// It replaces a crashed one, and may not have all workers yet: it reports to none that there is no worker.
     is_rebuilding: bool,
 }
 
@@ -87,7 +87,7 @@ impl Allocator {
         }
     }
 
-    /// Answers a run, once for each request: as soon as a worker is found, or all workers have had time to send their state.
+    /// Answers a run, once for each request: at once, or, if there is no worker yet and the allocator is being rebuilt, when that is over.
     fn find_worker(&mut self, ask: Box<Ask>, run: RunHandle) {
         let worker = self.worker_pool.find(&ask, |worker| self.addresses.runs_by_worker.count(worker));
         let why = worker.as_ref().err().cloned();

@@ -42,6 +42,10 @@ fn a_run_that_asks_before_its_worker_is_there_gets_one_answer() {
             }
         };
         tokio::time::timeout(Duration::from_secs(20), answered).await.expect("it is answered");
+        // A second answer would come with what the workers bring.
+        let hand = WorkerCapacity { handlers: vec!["a.B".to_owned()], ..WorkerCapacity::default() };
+        let here = HandHere { worker: WorkerId::random(), hand: Box::new(hand), open: true, barred: None };
+        allocator.send(here).await.expect("handled");
         assert_eq!(recording.names(), ["Found"]);
     });
 }

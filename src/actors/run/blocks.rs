@@ -311,26 +311,13 @@ impl RunActor {
     pub(super) fn store_report(
         &mut self,
         seq: Seq,
-        index: Index,
-        pack: Bytes,
-        payload: Payload,
-        reply: Option<Reply<Reported>>,
-        ctx: &mut Context<Self>,
-    ) {
-        self.leaves_node(seq, ctx);
-        self.store_left(seq, index, pack, payload, reply, ctx);
-    }
-
-    /// Stores the report of a block that is not at a node any more.
-    pub(super) fn store_left(
-        &mut self,
-        seq: Seq,
         mut index: Index,
         pack: Bytes,
         payload: Payload,
         reply: Option<Reply<Reported>>,
         ctx: &mut Context<Self>,
     ) {
+        self.leaves_node(seq, ctx);
         let (pack, targets) = match self.with_targets(&mut index, pack, &payload) {
             Ok(done) => done,
             Err(problem) => {

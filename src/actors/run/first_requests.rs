@@ -98,8 +98,6 @@ impl RunActor {
         log::info!("run begins with failed requests of another run run_id={} requests={}", self.identity(), pushed.accepted);
         let write = PushFirst { no: self.run.no, epoch: self.epoch, blocks: blocks.clone(), now: Timestamp::now() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
-            // What robots.txt forbids is found out at its dispatch.
-            this.kind.forbidden.clear();
             this.kind.frontier.set_start_returned();
             this.run.start_returned = true;
             for block in blocks {

@@ -13,7 +13,6 @@ mod discard;
 mod elsewhere;
 mod end;
 mod first_requests;
-mod forbidden;
 mod held;
 mod helper;
 mod hosts;
@@ -60,7 +59,7 @@ use crate::protocol::crawling::CrawlingOutput;
 use crate::store::{LoadFrontier, SetRunState, StoreError};
 use actix::{AsyncContext, Context, Handler, SpawnHandle};
 use cache::Cache;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,12 +71,10 @@ const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
 pub struct Blocks {
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
-    /// The worker that was searched before the run began.
+    /// The answer to the search for a worker that was made before the run began.
     chosen: Option<Choice>,
     cache: Cache,
     turns: turns::Turns,
-    /// Blocks whose requests robots.txt forbids, until they are stored.
-    forbidden: HashSet<Seq>,
     involved: Involved,
     /// Failed requests are being read for a requeue.
     requeues: bool,
@@ -365,7 +362,6 @@ impl Kind for Blocks {
             chosen: None,
             cache: Cache::default(),
             turns: turns::Turns::default(),
-            forbidden: HashSet::new(),
             requeues: false,
             discards: false,
             worker: None,

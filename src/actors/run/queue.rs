@@ -1,7 +1,6 @@
 //! Adds requests and acknowledges blocks: one message, one transaction, and an answer after its commit.
 
 use super::cache::Payload;
-use super::forbidden::is_forbidden;
 use super::{Push, RunActor};
 use crate::actors::reply::Reply;
 use crate::domain::block::AckVerdict;
@@ -37,10 +36,8 @@ impl RunActor {
 
     /// Admits requests and packs the blocks to store.
     pub(super) fn admit(&mut self, batch: &RequestBatch) -> Result<(Vec<NewBlock>, Pushed), Problem> {
-        let (sites, rules) = (self.sites_of(&batch.all_origins), self.known_rules(&batch.all_origins));
-        let site_of = |i: usize| sites.get(batch.requests[i].origin as usize).copied().flatten();
-        let admission = self.kind.frontier.begin_push_apart(batch, site_of, |i| is_forbidden(&rules, batch, i));
-        self.kind.forbidden.extend(&admission.apart);
+        let sites = self.sites_of(&batch.all_origins);
+        let admission = self.kind.frontier.begin_push(batch, |i| sites.get(batch.requests[i].origin as usize).copied().flatten());
         let mut blocks = Vec::with_capacity(admission.blocks.len());
         for (seq, chosen) in &admission.blocks {
             let prints = chosen.iter().map(|i| batch.requests[*i].id).collect();
@@ -79,18 +76,10 @@ impl RunActor {
     }
 
     pub(super) fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
-        let mut forbidden = Vec::new();
         for block in blocks {
             self.kind.frontier.stored(block.seq, block.requests);
-            let seq = block.seq;
-            let payload = Payload::from(block);
-            if self.kind.forbidden.remove(&seq) {
-                forbidden.push((seq, payload));
-            } else {
-                self.kind.cache.put_ready(seq, payload);
-            }
+            self.kind.cache.put_ready(block.seq, block.into());
         }
-        self.report_forbidden(forbidden, ctx);
         if matches!(self.run.state, RunState::Pending | RunState::Scheduled) {
             self.set_state(RunState::Running, ctx);
         }

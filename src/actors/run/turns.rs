@@ -346,13 +346,16 @@ impl RunActor {
         sink: Sink,
         ctx: &mut Context<Self>,
     ) {
-        if allowed.is_empty() {
-            self.report_denied(seq, payload, &denied, ctx);
-            return sink.nothing();
-        }
-        self.count_denied(&denied);
+        self.context.sites.count_forbidden(denied.iter().filter(|(_, kind, _)| *kind == FetchErrorKind::Robots).count());
         let entries = denied.iter().map(|(place, kind, why)| final_entry(failed(payload.prints[*place], *kind, why))).collect();
         let node = NodeId(uuid::Uuid::nil());
+        let index = |block_id, results| Index { epoch: Some(self.epoch), results, ..Index::new(block_id, self.identity(), node) };
+        if allowed.is_empty() {
+            let index = index(self.block_id(seq), entries);
+            let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
+            self.store_report(seq, index, pack, payload, None, ctx);
+            return sink.nothing();
+        }
         let places: Vec<usize> = denied.iter().map(|(place, ..)| *place).collect();
         let [stays, parted] = match payload.cut([&allowed, &places], &HashMap::new()) {
             Ok(cut) => cut,

@@ -328,7 +328,7 @@ fn a_block_run_that_ends_without_a_worker_leaves_the_allocator() {
 #[test]
 fn a_block_run_finds_its_worker_before_its_scheduled_time() {
     for changes in [0, 1] {
-        let planned = Timestamp::now().plus_ms(400);
+        let planned = Timestamp::now().plus_ms(800);
         on_stage(
             JobKind::Block,
             |run| run.not_before = Some(planned),

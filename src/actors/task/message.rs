@@ -20,7 +20,7 @@ pub enum TaskEvent {
     Occupied(u32, WorkerPermit),
     /// From the allocator: no connected worker is eligible for an instance, and why not.
     NoEligibleWorker(u32, NotEligible),
-    /// From the allocator: a worker is eligible for the task, which needs all workers and had none.
+    /// From the allocator: a worker is eligible for the task, which needs all workers and had none; or the reason why there is none has changed.
     WorkerFits,
     /// From a worker's actor: a report of an attempt. Boxed, because most messages are small.
     Report(WorkerId, Box<TaskReport>),

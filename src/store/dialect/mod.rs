@@ -223,7 +223,7 @@ fn apply_pending<DB: Backend, C: MigrationHarness<DB> + SimpleConnection>(
     let (key, since) = (COMPATIBLE_KEY, COMPATIBLE_SINCE.trim());
     let rule = "ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     let note = format!("INSERT INTO meta (key, value) VALUES ('{key}', '{since}') {rule}");
-    // Before the tables change: if this process dies meanwhile, no earlier version that cannot use them does.
+    // Noted before the tables change: if this process dies in between, no earlier version uses tables that it cannot use.
     if has_meta && conn.has_pending_migration(migrations())? {
         conn.batch_execute(&note)?;
     }

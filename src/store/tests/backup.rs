@@ -274,7 +274,7 @@ fn older_tables_are_restored_and_newer_ones_are_refused() {
         assert_eq!(brokers.len(), 1, "those of the original are not here: {brokers:?}");
         restored.close().await;
 
-        // A later version has added to the tables; then it has changed them.
+        // A later version has added to the tables. The other database also lacks a migration, so this version cannot use it.
         let later = "INSERT INTO __diesel_schema_migrations (version) VALUES ('20990101000000')";
         sql(&database, later);
         make(&database, &folder.path().join("extended")).expect("a backup");
