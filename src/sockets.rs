@@ -3,6 +3,7 @@
 use crate::protocol::{MAX_FRAME, ws_header};
 use actix_codec::{Decoder, Encoder};
 use awc::error::WsProtocolError;
+use awc::http::StatusCode;
 use awc::ws::{Codec, Frame, Message};
 use bytes::BytesMut;
 
@@ -30,9 +31,26 @@ impl Encoder<Message> for Checked {
     }
 }
 
+/// Describes a status with which a broker answered instead of opening a socket. awc drops the text of the answer.
+pub fn refusal(status: StatusCode) -> String {
+    if status != StatusCode::TOO_MANY_REQUESTS {
+        return format!("it responded with status {status}");
+    }
+    format!(
+        "it responded with status {status}: too many wrong tokens came from this address, or this token has the maximum number of ids \
+         (--ids-per-token of the broker); the broker's log says which"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_says_what_429_means() {
+        assert_eq!(refusal(StatusCode::NOT_FOUND), "it responded with status 404 Not Found");
+        assert!(refusal(StatusCode::TOO_MANY_REQUESTS).contains("429 Too Many Requests: too many wrong tokens"));
+    }
 
     #[test]
     fn a_frame_over_the_limit_is_not_waited_for() {

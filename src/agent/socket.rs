@@ -9,7 +9,7 @@ use crate::protocol::frame;
 use crate::protocol::node::{Block, FromNode, ToNode};
 use crate::protocol::token::NAMED;
 use crate::protocol::{MAX_FRAME, sign::sign_at};
-use crate::sockets::Checked;
+use crate::sockets::{self, Checked};
 use actix_codec::Framed;
 use actix_http::ws::Item;
 use awc::error::{WsClientError, WsProtocolError};
@@ -116,9 +116,7 @@ impl Socket {
             Ok(Err(WsClientError::InvalidResponseStatus(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)))) => {
                 Err(OpenError::Refused(status.as_u16()))
             }
-            Ok(Err(WsClientError::InvalidResponseStatus(status))) => {
-                Err(OpenError::Unreachable(format!("it responded with status {status}")))
-            }
+            Ok(Err(WsClientError::InvalidResponseStatus(status))) => Err(OpenError::Unreachable(sockets::refusal(status))),
             Ok(Err(error)) => Err(OpenError::Unreachable(error.to_string())),
             Ok(Ok((_, framed))) => Ok(Self { framed: framed.into_map_codec(Checked), part: None }),
         }

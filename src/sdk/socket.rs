@@ -9,7 +9,7 @@ use crate::protocol::frame;
 use crate::protocol::problem::Problem;
 use crate::protocol::task::TaskRef;
 use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
-use crate::sockets::Checked;
+use crate::sockets::{self, Checked};
 use awc::error::WsClientError;
 use awc::ws::{CloseCode, Frame, Message};
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
@@ -226,6 +226,7 @@ impl From<WsClientError> for Lost {
                 };
                 Self::Refused(Error::Refused(Problem { kind, title, status: status.as_u16(), detail, field: None }))
             }
+            WsClientError::InvalidResponseStatus(status) => Self::Network(sockets::refusal(status)),
             error => Self::Network(error.to_string()),
         }
     }
