@@ -146,6 +146,11 @@ impl Options {
         Ok(is_bench.then_some(options))
     }
 
+    /// The share of the sites that hang in the third part, in thousandths.
+    fn of_1000(&self) -> u32 {
+        (self.hanging * 1_000.0).round() as u32
+    }
+
     /// Whether a site hangs. `of_1000` is the share of all sites that do, in thousandths.
     fn hangs(number: u32, of_1000: u32) -> bool {
         number.wrapping_mul(7_919) % 1_000 < of_1000
@@ -166,15 +171,14 @@ fn main() -> Result<(), Failure> {
         line["ratio"] = json!(round(paced.rate / possible));
         line["cpu_ratio"] = json!(round(paced.cpu_ms() / unpaced.cpu_ms()));
         println!("{line}");
-        let of_1000 = (options.hanging * 1_000.0).round() as u32;
-        if of_1000 > 0 {
-            let hanging = measure(&options, Some(options.delay_ms), of_1000)?;
+        if options.of_1000() > 0 {
+            let hanging = measure(&options, Some(options.delay_ms), options.of_1000())?;
             let mut line = hanging.line("hanging", &options);
             let allowed = allowed * (1.0 - options.hanging);
             line["allowed_per_s"] = json!(round(allowed));
             line["ratio"] = json!(round(hanging.rate / allowed.min(unpaced.rate)));
-            // What the others lose: compared with the part in which no site hangs.
-            line["others_ratio"] = json!(round(hanging.rate / allowed.min(paced.rate)));
+            // What the others lose: compared with the same sites in the part in which no site hangs.
+            line["others_ratio"] = json!(round(hanging.rate_of_others / paced.rate_of_others));
             println!("{line}");
         }
     }
@@ -189,6 +193,8 @@ fn main() -> Result<(), Failure> {
 struct Measured {
     /// Pages a second, without those of sites that hang.
     rate: f64,
+    /// Pages a second of the sites that do not hang in the third part.
+    rate_of_others: f64,
     pages: u64,
     seconds: f64,
     /// Seconds from the first request until each site was asked for a page.
@@ -311,6 +317,8 @@ fn observe(
     let hangs = |host: &str| Mixed::number(host).is_some_and(|number| Options::hangs(number, hanging));
     let in_time = || log.iter().filter(|entry| (begin_us..end_us).contains(&entry.end) && is_page(&entry.path) && entry.status == 200);
     let pages = in_time().filter(|entry| !hangs(&entry.host)).count() as u64;
+    let is_other = |host: &str| Mixed::number(host).is_none_or(|number| !Options::hangs(number, options.of_1000()));
+    let of_others = in_time().filter(|entry| is_other(&entry.host)).count();
     if pages == 0 {
         return Err("no page was fetched in the time that is measured: make --seconds longer, or --warm shorter".into());
     }
@@ -318,6 +326,7 @@ fn observe(
     let found = check(&log, options.slack_ms * 1_000, |_| limits.clone());
     Ok(Measured {
         rate: pages as f64 / seconds,
+        rate_of_others: of_others as f64 / seconds,
         pages,
         seconds,
         ramp_up,
