@@ -128,7 +128,7 @@ impl Stage {
             ("localhost:8000".to_owned(), format!("127.0.0.1:{web}")),
             ("/var/lib/webloom".to_owned(), data.display().to_string()),
             ("~/".to_owned(), format!("{}/home/", folder.display())),
-            ("cargo run --release -- demo".to_owned(), format!("webloom demo --listen 127.0.0.1:{demo}")),
+            ("cargo run -- demo".to_owned(), format!("webloom demo --listen 127.0.0.1:{demo}")),
         ];
         let mut stage = Self { folder: folder.to_owned(), replaced: replaced.to_vec(), installs: false };
         for example in ["titles", "tasks"] {
