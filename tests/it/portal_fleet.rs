@@ -232,8 +232,7 @@ fn every_page_of_a_large_fleet_opens_and_executes_nothing_that_others_wrote() {
             ("actors-of-workers", "/actors?kind=worker".to_owned(), EVIL),
             ("actor", format!("/actors/worker/{worker}"), EVIL),
         ] {
-            browser.open("about:blank").await;
-            browser.open(&format!("{}/#{page}", broker.url)).await;
+            browser.open_anew(&broker.url, &page).await;
             let content = browser.gives(&format!("the heading of {page}"), CONTENT, json!([])).await;
             browser.sees(text).await;
             let paint = browser.run(PAINT, json!([])).await;

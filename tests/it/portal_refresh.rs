@@ -79,8 +79,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
             ("/actors".to_owned(), "Actors"),
             ("/actors/scheduler/scheduler".to_owned(), "Restarts"),
         ] {
-            browser.open("about:blank").await;
-            browser.open(&format!("{}/#{page}", broker.url)).await;
+            browser.open_anew(&broker.url, &page).await;
             browser.run(HURRY, json!([])).await;
             let opened = "return [...document.querySelectorAll('main h1, main h2')].some(e => e.textContent === arguments[0]);";
             browser.gives(&format!("the heading {heading}"), opened, json!([heading])).await;
@@ -102,8 +101,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
                 ("/actors?kind=worker".to_owned(), "Actors"),
                 ("/nothing".to_owned(), "Nothing is at this address"),
             ] {
-                browser.open("about:blank").await;
-                browser.open(&format!("{}/#{page}", broker.url)).await;
+                browser.open_anew(&broker.url, &page).await;
                 let shown = "return document.querySelector('main').innerText.includes(arguments[0]);";
                 browser.gives(text, shown, json!([text])).await;
                 axe.check(&browser, &page).await;
@@ -126,8 +124,7 @@ fn every_page_of_the_menu_opens_without_an_error() {
         let mut titles = Vec::new();
         for page in &menu {
             let page = page.as_str().expect("an address");
-            browser.open("about:blank").await;
-            browser.open(&format!("{}/#{page}", broker.url)).await;
+            browser.open_anew(&broker.url, page).await;
             browser.run(HURRY, json!([])).await;
             browser.gives(&format!("a heading on {page}"), "return document.querySelector('main h1')?.textContent;", json!([])).await;
             let first = browser.run(LOOKS, json!([])).await;

@@ -98,6 +98,12 @@ impl Browser {
         self.ask(Method::POST, "/url", &json!({ "url": url })).await.expect("it opens");
     }
 
+    /// Opens a page of the portal anew: with another part after the # alone, the browser would keep the document that it has. Another
+    /// query makes it load one, in the process that it has.
+    pub async fn open_anew(&self, broker: &str, page: &str) {
+        self.open(&format!("{broker}/?{}#{page}", super::api::id())).await;
+    }
+
     /// Runs a script in the page; what it returns.
     pub async fn run(&self, script: &str, arguments: Value) -> Value {
         self.ask(Method::POST, "/execute/sync", &json!({ "script": script, "args": arguments })).await.expect("the script runs")
