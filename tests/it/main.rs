@@ -8,6 +8,7 @@ mod agent_memory;
 mod agent_programs;
 mod ahead;
 mod alerts;
+mod api_at_random;
 mod applications;
 mod audit;
 mod audit_calls;

@@ -1,24 +1,22 @@
-//! The OpenAPI document and the broker that it describes are one: checked here by hand, and by Schemathesis, which makes
-//! thousands of calls of the document.
+//! The OpenAPI document and the broker that it describes are one: checked here by hand, and in [`crate::api_at_random`] by Schemathesis.
 
-use crate::support::api::{Api, id, requests};
+use crate::support::api::{Api, id};
+use crate::support::journey;
 use crate::support::process::Broker;
-use crate::support::{journey, journey_within};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
 
-async fn document(api: &Api) -> Value {
+pub async fn document(api: &Api) -> Value {
     let (status, document) = api.get("/api/v1/openapi.json").await;
     assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
     document
 }
 
 /// Path, method and description of each operation.
-fn operations(document: &Value) -> Vec<(&str, Method, &Value)> {
+pub fn operations(document: &Value) -> Vec<(&str, Method, &Value)> {
     let items = document["paths"].as_object().expect("paths");
     let all = items.iter().flat_map(|(path, item)| {
         METHODS.into_iter().filter_map(move |method| {
@@ -210,42 +208,4 @@ fn the_document_is_not_for_other_sites() {
             assert_eq!(api.send(request).await.0, 403, "{name}");
         }
     });
-}
-
-/// Runs only where `tests/run.sh` has put Schemathesis; that it is missing is said there.
-#[test]
-fn schemathesis_finds_nothing() {
-    let Some(program) = std::env::var_os("WEBLOOM_SCHEMATHESIS") else { return };
-    // Alone it takes two minutes; a busy machine takes several times as long.
-    journey_within(Duration::from_secs(900), async {
-        let token = "the-admin-token";
-        let broker = Broker::start(&["--token", &format!("admin:{token}"), "--worker-offline", "600000", "--node-offline", "600000"], "");
-        let api = Api::new(&broker.url).with_token(token);
-        let (run, worker, node) = world(&api).await;
-        let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis.toml");
-        let mut schemathesis = tokio::process::Command::new(program);
-        schemathesis.arg("--config-file").arg(config).arg("run").arg(format!("{}/api/v1/openapi.json", broker.url));
-        schemathesis.args(["--no-color", "--header", &format!("Token: {token}")]);
-        // What it leaves behind goes with the broker's folder.
-        schemathesis.current_dir(&broker.folder).env("RUN", &run).env("WORKER", &worker).env("NODE", &node).kill_on_drop(true);
-        let done = schemathesis.output().await.expect("it runs");
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
-        // All but the document itself, which it reads anyway.
-        let all = operations(&document(&api).await).len() - 1;
-        assert!(said.contains(&format!("{all} selected / {all} total")), "{said}");
-        assert_eq!(api.state(&run).await["identity"], json!(run), "the broker is well");
-    });
-}
-
-/// Something to find: a run with blocks in all states, its worker and a node; their ids.
-async fn world(api: &Api) -> (String, String, String) {
-    let (run, worker) = api.run("it.World", &json!({ "BlockSize": "2", "AckWait": "1000" })).await;
-    assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(0..20)).await.0, 200);
-    let node = id();
-    for _ in 0..5 {
-        let block = api.beat(&node, &json!({ "cpu": 5 })).await;
-        assert_eq!(api.report(&node, &block, 200).await.0, 200);
-    }
-    (run, worker, node)
 }
