@@ -4,12 +4,13 @@
 use crate::support::api::{Api, id, requests};
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::shell::{Ended, command, ended, webloom};
-use crate::support::{journey, tar_gz, until};
+use crate::support::{journey, pause, tar_gz, until};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::time::Instant;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path")
@@ -50,7 +51,7 @@ async fn package(api: &Api, url: &str) -> Vec<u8> {
 
 /// A worker fetches and acknowledges until its run is over; the ids of the requests that have results.
 async fn finish(api: &Api, run: &str, worker: &str, node: &str) -> Vec<String> {
-    let mut done = Vec::new();
+    let (start, mut done) = (Instant::now(), Vec::new());
     loop {
         let block = api.beat(node, &json!({})).await;
         if !block.is_null() {
@@ -69,6 +70,8 @@ async fn finish(api: &Api, run: &str, worker: &str, node: &str) -> Vec<String> {
         if !blocks.is_empty() {
             let ids: Vec<&Value> = blocks.iter().map(|block| &block["blockId"]).collect();
             assert_eq!(api.post(&format!("/requestqueue/{run}/ack"), &json!({ "blocks": ids })).await.0, 200);
+        } else if block.is_null() {
+            pause(start).await;
         }
         let state = api.state(run).await;
         if state["state"] == "success" {

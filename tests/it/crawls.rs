@@ -205,12 +205,12 @@ fn the_last_line_counts_the_crawl_and_not_only_its_last_part() {
         // Slow enough to be killed in the middle.
         let mut crawl = Crawl::start(&site.url, folder.path(), &["--threads", "4", "--delay-ms", "5"]);
         crate::support::until("some pages", || {
-            let there = crawl.lines().len();
+            let there = crawl.count();
             async move { (there >= 40).then_some(()) }
         })
         .await;
         crawl.process.kill();
-        let there = crawl.lines().len();
+        let there = crawl.count();
         assert!(there < PAGES, "in the middle: {there}");
         let state = folder.path().join("state").display().to_string();
         let rest = webloom(folder.path(), &["crawl", &site.url, "--state", &state, "--output", "pages.jsonl", "--resume"]).await;

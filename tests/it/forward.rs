@@ -151,7 +151,7 @@ fn agents_and_workers_that_know_the_standby_alone_have_sockets_and_stay_when_it_
         let _agent = agent(&standby.url, &home.path().join("agent"), &["--max-process-count", "3"]);
         let mut crawl = Crawl::start(&site.url, home.path(), &["--broker", &standby.url, "--threads", "4"]);
         until("some pages", || {
-            let there = crawl.lines().len() >= PAGES / 4;
+            let there = crawl.count() >= PAGES / 4;
             async move { there.then_some(()) }
         })
         .await;

@@ -138,7 +138,7 @@ fn no_host_is_asked_impolitely_whoever_dies() {
                 .each_ref()
                 .map(|run| format!("{} of {} fast, {} of {}, over: {}", run.fast_seen, run.fast, run.seen.len(), run.pages, run.is_over));
             assert!(Instant::now() < deadline, "{come:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
 
         let log = web.log();

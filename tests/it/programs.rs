@@ -172,7 +172,7 @@ fn a_crawl_that_was_interrupted_goes_on() {
         let mut crawl = Crawl::start(&site.url, folder.path(), &["--threads", "4", "--warc", &warc.display().to_string()]);
         for wanted in [150, 600] {
             until("some pages", || {
-                let there = crawl.lines().len();
+                let there = crawl.count();
                 async move { (there >= wanted).then_some(()) }
             })
             .await;
@@ -181,7 +181,7 @@ fn a_crawl_that_was_interrupted_goes_on() {
             assert!(sent.success());
             let status = crawl.over().await;
             assert_eq!(status.code(), Some(130), "it was asked to end");
-            let there = crawl.lines().len();
+            let there = crawl.count();
             assert!((wanted..site.pages).contains(&there), "in the middle: {there}");
             crawl.resume();
         }

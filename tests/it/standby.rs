@@ -218,7 +218,7 @@ fn leaders_are_killed_under_a_crawl_and_no_page_is_lost_or_doubled() {
         let mut crawl = Crawl::start(&site.url, home.path(), &["--broker", &pair.both(), "--threads", "8"]);
         for round in 1..=ROUNDS {
             until(&format!("the pages of round {round}"), || {
-                let there = crawl.lines().len() >= round * PAGES / (2 * ROUNDS);
+                let there = crawl.count() >= round * PAGES / (2 * ROUNDS);
                 async move { there.then_some(()) }
             })
             .await;
@@ -393,7 +393,7 @@ fn agents_and_workers_leave_one_that_hangs() {
         stands_by(&second).await;
         let mut crawl = Crawl::start(&site.url, home.path(), &["--broker", &pair.both(), "--threads", "8"]);
         until("some pages", || {
-            let there = crawl.lines().len() >= PAGES / 4;
+            let there = crawl.count() >= PAGES / 4;
             async move { there.then_some(()) }
         })
         .await;

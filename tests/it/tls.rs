@@ -65,7 +65,7 @@ fn a_broker_speaks_tls() {
         let start = site.all().first().cloned().expect("a page");
         let args = [&trusting[..], &["--broker", &broker.url, "--depth", "99"]].concat();
         let mut crawl = Crawl::start(&start, folder.path(), &args);
-        until("some pages", || async { (crawl.lines().len() > 3).then_some(()) }).await;
+        until("some pages", || async { (crawl.count() > 3).then_some(()) }).await;
         broker.process.kill();
         broker.restart("");
         assert!(crawl.over().await.success());

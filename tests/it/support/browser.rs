@@ -122,16 +122,16 @@ impl Browser {
 
     /// Waits for something on the page, and says what was there instead if it does not come within a minute.
     async fn wait<T, F: Future<Output = Option<T>>>(&self, what: &str, mut condition: impl FnMut() -> F) -> T {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let start = Instant::now();
         loop {
             if let Some(value) = condition().await {
                 return value;
             }
-            if Instant::now() > deadline {
+            if start.elapsed() > Duration::from_secs(60) {
                 let at = self.run("return location.href + ' ' + (document.activeElement?.outerHTML ?? '');", json!([])).await;
                 panic!("waited a minute for {what} at {at}:\n{}\n{:?}", self.text().await, self.complaints().await);
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            super::pause(start).await;
         }
     }
 

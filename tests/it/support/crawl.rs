@@ -39,6 +39,11 @@ impl Crawl {
             .collect()
     }
 
+    /// How many they are. Who waits for more of them does not parse them all again and again.
+    pub fn count(&self) -> usize {
+        std::fs::read(self.folder.join("pages.jsonl")).map_or(0, |text| memchr::memchr_iter(b'\n', &text).count())
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.process.0.try_wait().expect("its state can be asked for")

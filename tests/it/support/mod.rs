@@ -31,14 +31,19 @@ use std::time::{Duration, Instant};
 /// # Panics
 /// It does not within a minute.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut condition: impl FnMut() -> F) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let start = Instant::now();
     loop {
         if let Some(value) = condition().await {
             return value;
         }
-        assert!(Instant::now() < deadline, "waited a minute for {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        pause(start).await;
     }
+}
+
+/// The time between two looks at a condition: a tenth of the time it has been waited for, so that long waits leave the processors to others.
+pub async fn pause(start: Instant) {
+    tokio::time::sleep((start.elapsed() / 10).clamp(Duration::from_millis(10), Duration::from_millis(100))).await;
 }
 
 /// A port for a program that cannot choose one itself. It lies below the range from which the system takes the ports of
