@@ -225,7 +225,7 @@ rust_tests() {
 }
 cargo test --locked --features faults --doc 2>&1 | tee "$log"
 # The journeys wait for processes, leases and browsers most of the time, so more of them run at once than there are processors.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 4))}
 # The examples are programs that a test of the README starts.
 cargo build --locked --features faults --bins --examples
 # The others are compiled beside the tests of the Python package.
@@ -283,11 +283,13 @@ options="-p $port -k $cluster -c listen_addresses=127.0.0.1 -c fsync=off -c max_
 trap 'rm -f "$log" "$part"; cd "$cluster" && "${owner[@]}" "$bin/pg_ctl" -D "$cluster/data" -m immediate stop >/dev/null; rm -rf "$cluster"' EXIT
 export WEBLOOM_TEST_POSTGRES=postgres://webloom@127.0.0.1:$port
 rust_tests --lib -- store::
-# Not those about pages, documents, downloads and the command line, which the store does not change, and two that measure time.
+# Not those about pages, documents, downloads and the command line, which the store does not change, two that measure time, and
+# those with servers of their own, which have run above.
 rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip documents:: --skip clean_system:: --skip packaging:: \
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet:: \
     --skip hostile:: --skip redirect --skip real_input:: --skip agent_ --skip command_ --skip tls:: --skip http2:: --skip sockets:: \
-    --skip addresses:: --skip settings:: --skip prometheus::
+    --skip addresses:: --skip settings:: --skip prometheus:: --skip the_page \
+    --skip postgres:: --skip postgres_failures:: --skip migrate::
 
 say "all tests together"
 mapfile -t again < <(sed -nE 's/^RERUN (.*)$/\1/p' "$log" | sort -u)
