@@ -68,7 +68,8 @@ fn a_job_from_a_file() {
 #[test]
 fn a_run_is_followed_to_its_end() {
     journey(async {
-        let broker = Broker::start(&[], "");
+        // A worker without a socket is heard of only when it calls, and this test may be slow.
+        let broker = Broker::start(&["--worker-offline", "600000"], "");
         let api = Api::new(&broker.url);
         let job = api.job("followed", "a.B", &json!({})).await;
         api.worker("a.B").await;
