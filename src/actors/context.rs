@@ -16,7 +16,7 @@ use super::node::NodeHandle;
 use super::packages::Packages;
 use super::recorder::OpenMinute;
 use super::registry::RegistryHandle;
-use super::reply::problem_of;
+use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
 use super::run_shell::AtWork;
 use super::scheduler::SchedulerHandle;
@@ -29,7 +29,7 @@ use crate::config::keep::KeepConfig;
 use crate::config::lease::LeaseConfig;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::node::shown_name;
-use crate::domain::run::RunState;
+use crate::domain::run::{Run, RunState};
 use crate::domain::sites::SiteRule;
 use crate::domain::time::Timestamp;
 use crate::names::Names;
@@ -419,9 +419,7 @@ impl BrokerContext {
         let run = self.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         match run {
             None => Err(Problem::not_found(format!("there is no run {identity}"))),
-            Some(run) if run.state.is_final() => {
-                Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name())))
-            }
+            Some(run) if run.state.is_final() => Err(run_over(&run)),
             // The run is queued and its actor has not been started yet.
             Some(run) if run.queued => self.registry().start_run(identity).wait().await,
             Some(_) => Err(Problem::busy("the run's actor is starting; retry later")),
@@ -436,6 +434,21 @@ impl BrokerContext {
         match self.at_work(identity).await? {
             AtWork::Run(run) => Ok(run),
             _ => Err(Problem::conflict("no-queue", format!("run {identity} does not belong to a block job and has no queue"))),
+        }
+    }
+
+    /// Waits for the answer of a run's actor. An actor that ends drops the messages that it has not read; if the reason is the end of
+    /// the run, the problem says so.
+    ///
+    /// # Errors
+    /// The answer is a problem, or it is lost: the run has ended, or its actor is being rebuilt.
+    pub async fn answer_of<T>(&self, identity: Identity, answer: Answer<T>) -> Result<T, Problem> {
+        if let Some(answer) = answer.arrives().await {
+            return answer;
+        }
+        match self.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))? {
+            Some(run) if run.state.is_final() => Err(run_over(&run)),
+            _ => Err(Problem::busy("the run's actor is restarting; retry later")),
         }
     }
 
@@ -456,4 +469,8 @@ impl BrokerContext {
             }
         }
     }
+}
+
+fn run_over(run: &Run) -> Problem {
+    Problem::conflict("run-over", format!("run {} is over: {}", run.identity, run.state.name()))
 }

@@ -47,7 +47,12 @@ impl<T> Answer<T> {
     /// # Errors
     /// The answer is a problem, or the actor crashed. Then the problem is *busy*, because the actor is being rebuilt.
     pub async fn wait(self) -> Result<T, Problem> {
-        self.0.await.unwrap_or_else(|_| Err(Problem::busy("the actor is restarting; retry later")))
+        self.arrives().await.unwrap_or_else(|| Err(Problem::busy("the actor is restarting; retry later")))
+    }
+
+    /// Waits for the answer. `None`: the actor has ended without it.
+    pub async fn arrives(self) -> Option<Result<T, Problem>> {
+        self.0.await.ok()
     }
 }
 

@@ -85,8 +85,7 @@ impl Asked {
         let mut headers = HeaderMap::new();
         for (name, value) in text.headers.iter().flatten() {
             let (name, value) = header(name, value).map_err(invalid)?;
-            // The agent computes the length of the body itself.
-            if name != CONTENT_LENGTH && name != TRANSFER_ENCODING {
+            if !is_of_framing(&name) {
                 headers.append(name, value);
             }
         }
@@ -111,6 +110,11 @@ pub fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Stri
     let value =
         HeaderValue::from_bytes(value.as_bytes()).map_err(|_| format!("the value of the header `{}` is not valid in HTTP", shown()))?;
     Ok((parsed, value))
+}
+
+/// Whether the agent sets a header itself, because it computes the length of the body.
+pub fn is_of_framing(name: &HeaderName) -> bool {
+    [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name)
 }
 
 #[cfg(test)]

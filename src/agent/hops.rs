@@ -1,7 +1,7 @@
 //! One try, including its redirects. Each hop is checked like a separate request, waits for its turn at its host, and gets only the
 //! cookies and headers that are meant for that host.
 
-use super::asked::{Asked, header};
+use super::asked::{Asked, header, is_of_framing};
 use super::attempt::{Answer, Reading, location, read, send};
 use super::clients::{Clients, Needs, Site};
 use super::failure::fetch_error;
@@ -186,7 +186,7 @@ impl Trip<'_> {
         }
         for (name, value) in &settings.site.headers {
             let (name, value) = header(name, value).map_err(|why| invalid(format!("site.headers: {why}")))?;
-            if (in_scope || is_harmless(name.as_str())) && !headers.contains_key(&name) {
+            if (in_scope || is_harmless(name.as_str())) && !headers.contains_key(&name) && !is_of_framing(&name) {
                 headers.insert(name, value);
             }
         }

@@ -64,6 +64,11 @@ struct Page {
     next_cursor: Option<String>,
 }
 
+/// Whether a part of a path arrives as it is: the URL standard resolves dots and drops line breaks, also percent-encoded dots.
+fn fits_into_url(part: &str) -> bool {
+    !matches!(part, "" | "." | "..") && !part.contains(['\t', '\n', '\r'])
+}
+
 impl Client {
     /// A client of this broker, or of several of which one leads. It uses no proxy: a broker is near.
     ///
@@ -154,8 +159,12 @@ impl Client {
         Ok(Answer { text, broker })
     }
 
-    fn request(&self, broker: &Url, method: Method, path: &[&str], query: Query<'_>) -> RequestBuilder {
+    fn request(&self, broker: &Url, method: Method, path: &[&str], query: Query<'_>) -> Result<RequestBuilder, Failure> {
         let mut url = broker.clone();
+        // Only the first part may be empty, and a URL cannot have the others.
+        if let Some(part) = path.iter().skip(1).find(|part| !fits_into_url(part)) {
+            return Err(Failure::Usage(format!("`{}` is not a name or an id", part.escape_debug())));
+        }
         if let Ok(mut segments) = url.path_segments_mut() {
             match path {
                 ["", path @ ..] => segments.pop_if_empty().extend(path),
@@ -167,10 +176,10 @@ impl Client {
             url.query_pairs_mut().append_pair(name, value);
         }
         let request = self.http.request(method, url);
-        match &self.token {
+        Ok(match &self.token {
             Some(token) => request.header("Token", token),
             None => request,
-        }
+        })
     }
 
     /// With several brokers, a broker that hangs must be skipped. It would accept a connection and an order, and a broker that may have
@@ -207,7 +216,7 @@ impl Client {
                 refused = refused.or(Some(failure));
                 continue;
             }
-            let answer = match finish(self.request(broker, method.clone(), path, query)).send().await {
+            let answer = match finish(self.request(broker, method.clone(), path, query)?).send().await {
                 Ok(answer) => answer,
                 Err(error) => {
                     let failure = unreachable(broker, &error).await;
@@ -284,6 +293,6 @@ mod tests {
         let client = Client::new("http://h:1/behind/".parse().unwrap(), None).unwrap();
         let (_, broker) = client.brokers.current();
         let request = client.request(broker, Method::GET, &["jobs", "a/b"], &[("name", Some("x y".into())), ("kind", None)]);
-        assert_eq!(request.build().unwrap().url().as_str(), "http://h:1/behind/api/v1/jobs/a%2Fb?name=x+y");
+        assert_eq!(request.expect("a request").build().unwrap().url().as_str(), "http://h:1/behind/api/v1/jobs/a%2Fb?name=x+y");
     }
 }

@@ -1,13 +1,15 @@
 //! `webloom crawl` and `webloom demo`: broker, agent and worker in one process.
 
+use super::failure::Failure;
 use super::local_broker::LocalBroker;
 use super::say;
+use super::value::unreadable;
 use crate::config::agent::AgentConfig;
 use crate::config::broker::{BrokerConfig, IDS_PER_TOKEN, IN_FLIGHT_BYTES, SchedulerNet, Times};
 use crate::config::connections::ConnectionLimits;
 use crate::config::lease::LeaseConfig;
 use crate::config::tokens::Tokens;
-use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, check_outputs, drive, serve};
+use crate::crawl::{CrawlError, CrawlOptions, Outcome, Site, State, Summary, check_outputs, drive, serve};
 use crate::domain::name_servers::NameServers;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
@@ -92,11 +94,15 @@ async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(L
 ///
 /// # Errors
 /// It could not begin, or ended early.
-pub fn crawl(args: CrawlArgs) -> Result<ExitCode, String> {
-    actix_rt::System::new().block_on(async move {
-        let mut options = args.options;
-        options.read_starts().map_err(|e| e.to_string())?;
-        let options = &options;
+pub fn crawl(args: CrawlArgs) -> Result<ExitCode, Failure> {
+    let mut options = args.options;
+    options.check_headers().map_err(Failure::Usage)?;
+    options.read_starts().map_err(|error| match error {
+        CrawlError::File { path, source } => unreadable(&path, &source),
+        other => Failure::Usage(other.to_string()),
+    })?;
+    let options = &options;
+    let ended: Result<ExitCode, String> = actix_rt::System::new().block_on(async move {
         // Before any file of an earlier crawl is changed.
         check_outputs(options).map_err(|e| e.to_string())?;
         let summary = if let Some(broker) = &options.broker {
@@ -116,7 +122,8 @@ pub fn crawl(args: CrawlArgs) -> Result<ExitCode, String> {
             Outcome::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
             Outcome::Failed(reason) => Err(reason),
         }
-    })
+    });
+    ended.map_err(Failure::from)
 }
 
 /// Crawls the demo site, and keeps the broker running for inspection.

@@ -3,6 +3,7 @@
 use super::say_error;
 use super::words::kebab;
 use crate::protocol::problem::Problem;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use std::process::ExitCode;
 
@@ -25,6 +26,13 @@ pub enum Failure {
     },
     /// The reader closed the pipe (`| head`): no message is printed.
     Unread,
+}
+
+impl From<String> for Failure {
+    /// The text of a program that ended early.
+    fn from(why: String) -> Self {
+        if why.ends_with(crate::crawl::UNREAD) { Self::Unread } else { Self::Refused(why) }
+    }
 }
 
 impl Failure {
@@ -93,7 +101,9 @@ const FLAGS: [(&str, &[&str]); 31] = [
 /// The part of the command line that set a member of the body: `--cron "61 * * * *"`, or the file. `None` if there is none.
 fn source(command: &Command, matches: &ArgMatches, field: &str) -> Option<String> {
     let values = |arg: &Arg| -> Vec<String> {
-        let given = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
+        let id = arg.get_id().as_str();
+        let is_given = matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) != Some(ValueSource::DefaultValue);
+        let given = is_given.then(|| matches.try_get_raw(id).ok().flatten()).flatten();
         given.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect()
     };
     let of_flag = |flag: &str| command.get_arguments().find(|arg| arg.get_long() == Some(flag));
@@ -201,6 +211,7 @@ mod tests {
             assert_eq!(of(&create, field).as_deref(), Some(expected), "{field}");
         }
         assert_eq!(of(&create, "successors[0].job"), None);
+        assert_eq!(of(&["run", "discard", "x", "--min-depth", "0"], "all").as_deref(), Some("--all"), "it is not given");
         assert_eq!(of(&["group", "create", "x"], "name").as_deref(), Some("NAME \"x\""));
         assert_eq!(of(&["alert", "create", "--name", "x"], "kind").as_deref(), Some("--webhook or --mail"));
         assert_eq!(of(&["alert", "create", "--mail", "x"], "target").as_deref(), Some("--mail \"x\""));

@@ -175,14 +175,13 @@ pub fn main() -> ExitCode {
     {
         return Failure::Usage(format!("--ca-file: {why}")).tell(None);
     }
-    let why = |why: String| if why.ends_with(crate::crawl::UNREAD) { Failure::Unread } else { Failure::Refused(why) };
-    let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(why);
+    let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(Failure::from);
     let result = match cli.command {
         Command::Broker(args) => broker::run(args),
         Command::Brokers(args) => brokers::run(args),
         Command::Agent(args) => done(agent::run(args)),
         Command::Launch(args) => Ok(agent::launch(&args)),
-        Command::Crawl(args) => crawl::crawl(args).map_err(why),
+        Command::Crawl(args) => crawl::crawl(args),
         Command::Demo(args) => done(crawl::demo(args)),
         Command::Job(args) => job::run(args),
         Command::Run(args) => run::run(args),

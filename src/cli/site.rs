@@ -143,7 +143,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 (None, until) => json!({ "until": until }),
             };
             let answer = shell.client.post(&["sites", &site.name, "hold"], &[], &body).await?;
-            shell.show(&answer, |site| format!("site {} is held until {}", cell(site, "name"), exact_time(&site["held"], "until")))
+            shell.show(&answer, |site| {
+                let name = cell(site, "name");
+                match site.get("held") {
+                    Some(held) => format!("site {name} is held until {}", exact_time(held, "until")),
+                    None => format!("site {name} was held, and its hold is over"),
+                }
+            })
         }
         SiteCommand::Release(site) => {
             let answer = shell.client.post(&["sites", &site.name, "release"], &[], &json!({})).await?;

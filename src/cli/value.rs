@@ -21,6 +21,9 @@ pub fn duration_ms(text: &str) -> Result<u64, String> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("it needs a unit: {text}s, {text}m, {text}h or {text}d"));
     }
+    if text.contains('M') {
+        return Err(format!("`M` is not a unit: write m for minutes, or days such as 30d; {EXPECTED}"));
+    }
     let span = humantime::parse_duration(text).map_err(|_| EXPECTED.to_owned())?;
     match u64::try_from(span.as_millis()) {
         Ok(ms) if ms > 0 || span.is_zero() => Ok(ms),
@@ -171,7 +174,14 @@ mod tests {
         for (text, ms) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h 30m", 5_400_000), ("1d", 86_400_000), ("0", 0)] {
             assert_eq!(duration_ms(text), Ok(ms), "{text}");
         }
-        for (text, why) in [("", "500ms"), ("30", "30s, 30m, 30h or 30d"), ("1us", "1ms"), ("-5s", "500ms"), ("5 apples", "its unit")] {
+        for (text, why) in [
+            ("", "500ms"),
+            ("30", "30s, 30m, 30h or 30d"),
+            ("1us", "1ms"),
+            ("-5s", "500ms"),
+            ("5 apples", "its unit"),
+            ("10M", "m for minutes"),
+        ] {
             assert!(duration_ms(text).is_err_and(|error| error.contains(why)), "{text}");
         }
     }

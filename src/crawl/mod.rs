@@ -26,6 +26,7 @@ mod worker;
 mod tests;
 
 pub use drive::drive;
+pub use error::CrawlError;
 pub use options::CrawlOptions;
 pub use outputs::check_outputs;
 pub use site::{Site, serve};

@@ -1,6 +1,7 @@
 //! The options of a crawl, and the job that they make.
 
 use super::starts::{Start, start_url};
+use crate::config::addresses::Addresses;
 use crate::domain::ids::JobId;
 use crate::domain::settings::{check_contact, check_proxy, user_agent};
 use crate::domain::sites::SiteBy;
@@ -24,6 +25,8 @@ pub fn class_of(job: JobId) -> String {
 
 /// Concurrent blocks of the agent, if there are enough threads.
 const BLOCKS: u32 = 4;
+/// Maximum characters of the value of a header, because a property of the job has it.
+const MOST_HEADER: usize = crate::domain::job::limits::VALUE;
 /// Maximum characters of a job's name.
 const NAME: usize = crate::domain::job::limits::NAME;
 
@@ -197,7 +200,7 @@ pub struct CrawlOptions {
     pub state: Option<PathBuf>,
 
     /// Crawl with the agents of this broker, instead of starting both locally
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = broker)]
     pub broker: Option<String>,
 
     /// The token of that broker; it must permit creating jobs
@@ -263,6 +266,25 @@ impl CrawlOptions {
             overwrite: false,
             quiet: false,
         }
+    }
+
+    /// Checks that no option would silently replace another one: of several values of one header only one is sent.
+    ///
+    /// # Errors
+    /// Names the options.
+    pub fn check_headers(&self) -> Result<(), String> {
+        let has = |wanted: &str| self.header.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        let is_again = |i: usize, name: &str| self.header[..i].iter().any(|(before, _)| before.eq_ignore_ascii_case(name));
+        if let Some((_, (name, _))) = self.header.iter().enumerate().find(|(i, (name, _))| is_again(*i, name)) {
+            return Err(format!("--header: `{name}` is given twice; write its values in one header"));
+        }
+        if has("Cookie") && !self.cookie.is_empty() {
+            return Err("--header: `Cookie` and --cookie exclude each other".to_owned());
+        }
+        if has("User-Agent") && (self.user_agent.is_some() || self.contact.is_some()) {
+            return Err("--header: `User-Agent` excludes --user-agent and --contact".to_owned());
+        }
+        Ok(())
     }
 
     /// Concurrent blocks for the agent (its `maxProcessCount`): with [`CrawlOptions::thread_num`] it determines the number of concurrent
@@ -340,13 +362,21 @@ fn header(text: &str) -> Result<(String, String), String> {
     if !is_name {
         return Err("the name of a header has letters, digits and `-`: `Name: value` is expected".to_owned());
     }
+    if ["Content-Length", "Transfer-Encoding"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return Err(format!("the agent sets `{name}` itself"));
+    }
     Ok((name.to_owned(), header_value(value)?))
 }
 
 fn header_value(text: &str) -> Result<String, String> {
     let value = text.trim();
-    let is_value = !value.is_empty() && !value.chars().any(char::is_control);
-    if is_value { Ok(value.to_owned()) } else { Err("a text without control characters is expected".to_owned()) }
+    if value.is_empty() || value.chars().any(char::is_control) {
+        return Err("a text without control characters is expected".to_owned());
+    }
+    if value.chars().count() > MOST_HEADER {
+        return Err(format!("it must have at most {MOST_HEADER} characters"));
+    }
+    Ok(value.to_owned())
 }
 
 fn cookies(text: &str) -> Result<String, String> {
@@ -357,6 +387,10 @@ fn cookies(text: &str) -> Result<String, String> {
 
 fn proxy(text: &str) -> Result<String, String> {
     check_proxy(text).map(|_| text.trim().to_owned())
+}
+
+fn broker(text: &str) -> Result<String, String> {
+    text.parse::<Addresses>().map(|_| text.to_owned())
 }
 
 fn site_by(text: &str) -> Result<SiteBy, String> {

@@ -118,7 +118,26 @@ fn what_makes_no_sense_is_refused() {
         "a --contact http://a/ --user-agent b",
         "a --site-by net",
         "a --sitemap ftp://b/",
+        "a --header Content-Length:5",
+        "a --header transfer-encoding:chunked",
+        "a --broker x",
+        "mailto:me@a",
     ] {
         assert!(parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn options_that_would_replace_each_other_are_refused() {
+    for (line, says) in [
+        ("a --header X:1 --header x:2", Some("`x` is given twice")),
+        ("a --header cookie:a=1 --cookie b=2", Some("--cookie")),
+        ("a --header User-Agent:me --contact me@a.example", Some("--contact")),
+        ("a --header user-agent:me --user-agent you", Some("--user-agent")),
+        ("a --header X:1 --header Y:2 --cookie b=2 --contact me@a.example", None),
+    ] {
+        let checked = parse(line).expect(line).check_headers();
+        assert_eq!(checked.is_ok(), says.is_none(), "{line}");
+        assert!(checked.err().is_none_or(|why| says.is_some_and(|says| why.contains(says))), "{line}");
     }
 }

@@ -34,8 +34,14 @@ pub(super) fn start_url(text: &str) -> Result<Url, String> {
             "`{text}` is a path: a URL is expected, for example http://localhost:8000/; --urls-file reads URLs from a file"
         ));
     }
-    let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    crate::protocol::push::check_url(&text).map_err(|problem| problem.detail)
+    let is_whole = text.contains("://");
+    let url = crate::protocol::push::check_url(&if is_whole { text.to_owned() } else { format!("http://{text}") });
+    match url {
+        // mailto:me@example.com
+        Ok(url) if is_whole || url.username().is_empty() => Ok(url),
+        Err(problem) if is_whole => Err(problem.detail),
+        _ => Err(format!("`{}` is not a URL: http://example.com/ or example.com is expected", text.chars().take(100).collect::<String>())),
+    }
 }
 
 impl CrawlOptions {
@@ -96,7 +102,7 @@ impl CrawlOptions {
 fn read(lines: impl BufRead, name: &str, starts: &mut Vec<Url>) -> Result<(), CrawlError> {
     for (number, line) in lines.lines().enumerate() {
         let wrong = |why: String| CrawlError::Starts(format!("{name}, line {}: {why}", number + 1));
-        let line = line.map_err(|e| wrong(e.to_string()))?;
+        let line = line.map_err(CrawlError::file(Path::new(name)))?;
         let line = line.trim_start_matches('\u{feff}').trim();
         if !line.is_empty() && !line.starts_with('#') {
             starts.push(start_url(line).map_err(wrong)?);
@@ -130,6 +136,10 @@ mod tests {
         let error = options.read_starts().expect_err("a bad line").to_string();
         assert!(error.contains("line 2") && error.contains("ftp"), "{error}");
         assert!(start_url("/etc/urls").is_err_and(|why| why.contains("is a path")) && start_url("a.example/x").is_ok());
+        for wrong in ["", "x y", "mailto:me@a.example", "javascript:alert(1)"] {
+            assert_eq!(start_url(wrong), Err(format!("`{wrong}` is not a URL: http://example.com/ or example.com is expected")));
+        }
+        assert!(start_url("http://me:secret@a.example/").is_ok());
         std::fs::write(&path, "\n#\n").expect("a file");
         options.urls.clear();
         assert!(options.read_starts().expect_err("empty").to_string().contains("empty"));

@@ -19,7 +19,8 @@ pub struct Counts {
     pub answered: u64,
     /// The error of the first failed page.
     pub first_failure: Option<String>,
-    /// Failed pages by kind ([`Line::failure`]): their number, and the first of them.
+    /// Failed pages by kind ([`Line::failure`]): their number, and the first of them. A page that should be a sitemap and is none counts
+    /// here under `sitemap`, besides as a page.
     pub failures: BTreeMap<String, (u64, String)>,
 }
 
@@ -30,6 +31,9 @@ impl Counts {
         self.answered += u64::from(line.status > 0);
         if line.is_success() {
             self.pages += 1;
+            if let Some(error) = &line.sitemap_error {
+                self.failures.entry("sitemap".to_owned()).or_insert_with(|| (0, format!("{}: {error}", line.url))).0 += 1;
+            }
             return;
         }
         self.failed += 1;
@@ -177,5 +181,9 @@ mod tests {
             ("status 404".to_owned(), (2, "http://a/1 responded with status 404".to_owned())),
         ];
         assert_eq!(before.failures_with(now), BTreeMap::from(expected));
+        let mut broken = Counts::default();
+        broken.count(&Line { sitemap_error: Some("not a sitemap".into()), ..line("http://a/s", 200, None) });
+        let named = [("sitemap".to_owned(), (1, "http://a/s: not a sitemap".to_owned()))];
+        assert_eq!((broken.pages, broken.failed, broken.failures), (1, 0, BTreeMap::from(named)));
     }
 }

@@ -4,6 +4,7 @@
 //! A name is checked twice: as written, and by the address that is really connected to, so changing the address of a name after
 //! the first check does not help an attacker.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -60,12 +61,25 @@ impl FromStr for Rule {
             return Ok(Self { what: one(address), port });
         }
         let (suffix, name) = name.strip_prefix('*').map_or((false, name), |rest| (true, rest));
+        let name = &*as_in_url(name).ok_or_else(wrong)?;
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
         match (suffix, is_name) {
             (true, true) if name.starts_with('.') && name.len() > 1 => Ok(Self { what: What::Suffix(name.to_owned()), port }),
             (false, true) => Ok(Self { what: What::Name(name.trim_end_matches('.').to_owned()), port }),
             _ => Err(wrong()),
         }
+    }
+}
+
+/// A name as a URL has it: in Punycode.
+fn as_in_url(name: &str) -> Option<Cow<'_, str>> {
+    if name.is_ascii() {
+        return Some(name.into());
+    }
+    let (dot, name) = name.strip_prefix('.').map_or(("", name), |name| (".", name));
+    match url::Host::parse(name).ok()? {
+        url::Host::Domain(name) => Some(format!("{dot}{name}").into()),
+        _ => None,
     }
 }
 
@@ -288,6 +302,9 @@ mod tests {
     fn what_is_no_rule_is_refused() {
         for bad in ["", "*", "*.", "*x.example", "10.0.0.0/33", "a b", "host:many", "http://x/", "host:99999", "1::1/129"] {
             assert!(bad.parse::<Rule>().is_err(), "{bad}");
+        }
+        for (text, host) in [("Bücher.example", "xn--bcher-kva.example"), ("*.bücher.example:80", "a.xn--bcher-kva.example")] {
+            assert!(text.parse::<Rule>().is_ok_and(|rule| rule.is_written(host, 80)), "{text}");
         }
     }
 }

@@ -95,9 +95,14 @@ impl Serialize for Timestamp {
     }
 }
 
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        DateTime::parse_from_rfc3339(&text).map(|t| Self(t.timestamp_millis())).map_err(D::Error::custom)
+        let wrong = |_| D::Error::custom(format!("an instant is expected, for example 2026-12-24T18:00:00Z, not {:?}", shortened(&text)));
+        DateTime::parse_from_rfc3339(&text).map(|t| Self(t.timestamp_millis())).map_err(wrong)
     }
 }

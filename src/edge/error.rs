@@ -1,7 +1,7 @@
 //! Problem responses: one format on every route.
 
+use crate::protocol::parser_errors::unread;
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
-use crate::protocol::unknown::unread;
 use actix_web::error::QueryPayloadError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER};
@@ -66,18 +66,21 @@ impl actix_web::Responder for Failure {
 pub fn query_config() -> web::QueryConfig {
     web::QueryConfig::default().error_handler(|error, request| {
         let problem = match &error {
-            QueryPayloadError::Deserialize(inner) => unread("parameter", "", &inner.to_string()),
+            QueryPayloadError::Deserialize(inner) => unread_query(request.query_string(), &inner.to_string()),
             other => Problem::malformed(other.to_string()),
         };
-        let problem = if problem.status == 400 { unread_query(request.query_string(), &problem.detail) } else { problem };
         Failure(problem).into()
     })
 }
 
-/// The reader of queries names no parameter, so the query is shown.
+/// The reader of queries names no parameter whose value is wrong, so the query is shown.
 fn unread_query(query: &str, why: &str) -> Problem {
+    let problem = unread("parameter", "", why);
+    if problem.field.is_some() {
+        return problem;
+    }
     let shown: String = query.chars().take(200).collect();
-    let expected = match why {
+    let expected = match problem.detail.as_str() {
         "invalid digit found in string" | "cannot parse integer from empty string" => "a whole number from 0 is expected",
         "number too large to fit in target type" => "a number is too large",
         "provided string was not `true` or `false`" => "`true` or `false` is expected",
@@ -97,7 +100,12 @@ mod tests {
             said("limit=-1", "invalid digit found in string"),
             "cannot read the query `limit=-1`: a whole number from 0 is expected"
         );
-        assert_eq!(said("", "missing field `url`"), "cannot read the query ``: missing field `url`");
+        assert_eq!(said("", "missing field `url`"), "the parameter `url` is missing");
+        assert_eq!(said("a=1&a=2", "duplicate field `a`"), "the parameter `a` is given twice");
+        assert_eq!(
+            said("kind=tooLarge", "unknown variant `tooLarge`, expected one of `dns`, `too-large`"),
+            "cannot read the query `kind=tooLarge`: unknown value `tooLarge`. Did you mean `too-large`?"
+        );
         assert!(said(&"a".repeat(9_000), "x").len() < 300);
     }
 }

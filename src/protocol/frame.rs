@@ -1,6 +1,7 @@
 //! Control messages on a WebSocket: text frames of JSON `{"t": name, "v": value}`. A message with bulk data is a binary frame: the length
 //! of the JSON (four bytes, little-endian), the JSON, the bulk data.
 
+use super::parser_errors::why_not_json;
 use super::problem::Problem;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -15,7 +16,7 @@ pub fn text<T: Serialize>(message: &T) -> String {
 /// # Errors
 /// It is not JSON, its name is unknown, or its value does not match the name.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(text).map_err(|e| Problem::malformed(format!("not a valid message for this socket: {e}")))
+    serde_json::from_slice(text).map_err(|e| Problem::malformed(format!("not a valid message for this socket: {}", why_not_json(&e))))
 }
 
 /// Writes a binary message.

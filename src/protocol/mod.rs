@@ -37,6 +37,7 @@ pub mod object;
 pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;
+pub mod parser_errors;
 pub mod peer_history;
 #[cfg(feature = "broker")]
 pub mod pending;

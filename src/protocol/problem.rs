@@ -41,7 +41,7 @@ impl Problem {
     /// 400: the input cannot be parsed.
     #[must_use]
     pub fn malformed(detail: impl Into<String>) -> Self {
-        Self::new("malformed", "The input cannot be read", 400, without_types(detail.into()))
+        Self::new("malformed", "The input cannot be read", 400, detail)
     }
     /// 401: the token is missing.
     #[must_use]
@@ -177,28 +177,5 @@ impl Problem {
     #[must_use]
     pub fn internal() -> Self {
         Self::new("internal", "The broker failed", 500, "internal error; see the broker's log")
-    }
-}
-
-/// The message of the JSON parser, without names of our own types.
-fn without_types(text: String) -> String {
-    const EXPECTED: &str = "expected struct ";
-    let Some((before, after)) = text.split_once(EXPECTED) else { return text };
-    let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
-    format!("{before}an object is expected{rest}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_type_of_the_program_is_named() {
-        let detail = |text: &str| Problem::malformed(text).detail;
-        assert_eq!(
-            detail("invalid type: integer `1`, expected struct JobInput at line 1"),
-            "invalid type: integer `1`, an object is expected at line 1"
-        );
-        assert_eq!(detail("no JSON"), "no JSON");
     }
 }

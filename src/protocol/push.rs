@@ -1,8 +1,8 @@
 //! Requests that are pushed into a run: their format, parsing and checks.
 
 use super::borrowed::{CheckedHeaders, Text};
+use super::parser_errors::{unread_json, why_not_json};
 use super::problem::Problem;
-use super::unknown::unread;
 use crate::domain::fingerprint::{Fingerprint, canonical, is_canonical, normalized};
 use crate::domain::guards::Shape;
 use crate::domain::ids::BlockId;
@@ -196,9 +196,9 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
         let path = e.path().to_string();
-        unread("member", if path == "." { "" } else { &path }, &e.inner().to_string())
+        unread_json(body, if path == "." { "" } else { &path }, e.inner())
     })?;
-    json.end().map_err(|e| Problem::malformed(e.to_string()))?;
+    json.end().map_err(|e| Problem::malformed(why_not_json(&e)))?;
     Ok(value)
 }
 
@@ -225,9 +225,12 @@ fn refuse_array(body: &[u8]) -> Result<(), Problem> {
 /// Names the first request that is not allowed; then no request is accepted.
 pub fn read_push(body: Bytes) -> Result<RequestBatch, Problem> {
     let is_object = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
-    let raw: Vec<&RawValue> =
-        if is_object { serde_json::from_slice::<PushText<'_>>(&body).map(|text| text.requests) } else { serde_json::from_slice(&body) }
-            .map_err(|e| Problem::malformed(format!("an array of requests is expected: {e}")))?;
+    let raw =
+        if is_object { serde_json::from_slice::<PushText<'_>>(&body).map(|text| text.requests) } else { serde_json::from_slice(&body) };
+    let raw: Vec<&RawValue> = raw.map_err(|e| {
+        let why = if e.is_data() { String::new() } else { format!(": {}", why_not_json(&e)) };
+        Problem::malformed(format!("an array of requests is expected{why}"))
+    })?;
     check_all(&body, &raw)
 }
 
@@ -373,7 +376,13 @@ pub fn check_url(text: &str) -> Result<url::Url, Problem> {
     if text.len() > MOST_URL {
         return Err(Problem::invalid("url", format!("must be at most {MOST_URL} bytes")));
     }
-    let url = url::Url::parse(text).map_err(|e| Problem::invalid("url", format!("`{}` is not a valid URL: {e}", shorten(text))))?;
+    let url = url::Url::parse(text).map_err(|error| {
+        let why = match error {
+            url::ParseError::RelativeUrlWithoutBase => "it begins with neither http:// nor https://".to_owned(),
+            other => other.to_string(),
+        };
+        Problem::invalid("url", format!("`{}` is not a valid URL: {why}", shorten(text)))
+    })?;
     match url.scheme() {
         "http" | "https" => Ok(canonical(url)),
         other => Err(Problem::invalid("url", format!("the scheme `{other}` is not supported: http or https is expected"))),

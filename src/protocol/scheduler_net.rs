@@ -4,6 +4,7 @@
 //! response, so both are present.
 
 use super::api::{JobInput, JobTypeInput};
+use super::parser_errors::why_not_json;
 use super::problem::Problem;
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
@@ -127,7 +128,8 @@ impl JobBody {
     /// # Errors
     /// It is not a JSON object, or a member does not match its type; then the problem names it.
     pub fn read(body: &[u8]) -> Result<Self, Problem> {
-        let map: Map<String, Value> = serde_json::from_slice(body).map_err(|e| Problem::malformed(format!("cannot parse the job: {e}")))?;
+        let map: Map<String, Value> =
+            serde_json::from_slice(body).map_err(|e| Problem::malformed(format!("cannot parse the job: {}", why_not_json(&e))))?;
         let mut map = lower_keys(map);
         let mut text = |name: &str| match map.remove(&name.to_ascii_lowercase()) {
             None => Ok(None),

@@ -1,21 +1,7 @@
-//! Unknown names in a body or a query. Serde rejects them where a type asks for it (`deny_unknown_fields`); this module turns its message
-//! into a problem with the most similar known name.
-
-use super::problem::Problem;
+//! Unknown names in a body or a query: the message suggests the most similar known name.
 
 /// A name with a lower similarity, of at most 1, is not suggested.
 const LIKE: f64 = 0.75;
-
-/// The problem for a value that cannot be parsed: 422 for an unknown name, 400 for anything else. `path` is its position; empty for the
-/// whole value.
-#[must_use]
-pub fn unread(noun: &str, path: &str, error: &str) -> Problem {
-    let problem = match unknown(error) {
-        Some((name, known)) => Problem::invalid(if path.is_empty() { name } else { path }, refusal(noun, name, &known)),
-        None => Problem::malformed(error),
-    };
-    if path.is_empty() || problem.field.is_some() { problem } else { problem.at(path) }
-}
 
 /// The message for an unknown name.
 #[must_use]
@@ -26,13 +12,6 @@ pub fn refusal(noun: &str, name: &str, known: &[&str]) -> String {
         None if known.is_empty() => format!("unknown {noun} `{name_shown}`. None is expected here"),
         None => format!("unknown {noun} `{name_shown}`. Known are: {}", without_doubles(known).join(", ")),
     }
-}
-
-/// The unknown name and the known ones, from serde's message.
-fn unknown(error: &str) -> Option<(&str, Vec<&str>)> {
-    let rest = error.strip_prefix("unknown field `")?;
-    let (name, known) = rest.rsplit_once("`, expected ").or_else(|| rest.rsplit_once("`, there are no fields"))?;
-    Some((name, known.split('`').skip(1).step_by(2).collect()))
 }
 
 /// The form for comparing names: `IsEnabled`, `is_enabled` and `isEnabled` are equal.
@@ -84,23 +63,5 @@ mod tests {
         ] {
             assert_eq!(nearest(name, &known), meant, "{name}");
         }
-    }
-
-    #[test]
-    fn what_serde_says_is_understood() {
-        let problem = unread("member", "jobs[1].shedule", "unknown field `shedule`, expected one of `name`, `schedule` at line 1 column 9");
-        assert_eq!((problem.status, problem.field.as_deref()), (422, Some("jobs[1].shedule")));
-        assert_eq!(problem.detail, "unknown member `shedule`. Did you mean `schedule`?");
-        let odd = unread("member", "", "unknown field `a`, expected `b`, expected `colour`");
-        assert_eq!(
-            (odd.field.as_deref(), odd.detail.as_str()),
-            (Some("a`, expected `b"), "unknown member `a`, expected `b`. Known are: colour")
-        );
-        assert_eq!(
-            unread("parameter", "", "unknown field `x`, there are no fields").detail,
-            "unknown parameter `x`. None is expected here"
-        );
-        let other = unread("member", "name", "invalid type: integer `5`, expected a string");
-        assert_eq!((other.status, other.field.as_deref()), (400, Some("name")));
     }
 }

@@ -34,7 +34,7 @@ pub enum Error {
     #[error("an operator kicked this worker: {0}")]
     Kicked(String),
     /// The broker rejected the call for good.
-    #[error("the broker rejected the call: {0}")]
+    #[error("the broker rejected the call: {0}{place}", place = place(.0))]
     Refused(#[from] Problem),
     /// A request is not allowed; it was not sent.
     #[error("request {index} of a push cannot be sent: {problem}")]
@@ -63,3 +63,20 @@ pub enum Error {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct Abort(pub String);
+
+/// The part of the input that the problem is about.
+fn place(problem: &Problem) -> String {
+    problem.field.as_ref().map_or_else(String::new, |field| format!(" ({field})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_part_of_the_input() {
+        let text = |problem: Problem| Error::Refused(problem).to_string();
+        assert_eq!(text(Problem::invalid("name", "too long")), "the broker rejected the call: A value is not allowed: too long (name)");
+        assert_eq!(text(Problem::unknown_token()).matches('(').count(), 0);
+    }
+}

@@ -308,7 +308,7 @@ impl Service {
         if dry_run || found.is_empty() {
             return Ok(Requeued { found: found.len() as u64, more: next.is_some(), ..Requeued::default() });
         }
-        let done = actor.requeue(by_block(&found)).wait().await?;
+        let done = self.context.answer_of(identity, actor.requeue(by_block(&found))).await?;
         Ok(Requeued { more: next.is_some() || done.more, ..done })
     }
 

@@ -157,7 +157,13 @@ impl Service {
             return Err(Problem::invalid("url", "must have a part of a URL beside `*` and `$`; set `all` to discard all pending requests"));
         }
         let has_condition = site.is_some() || url.is_some() || min_depth.is_some_and(|least| least > 0) || max_depth.is_some();
-        if all == has_condition {
+        if all && has_condition {
+            return Err(Problem::invalid(
+                "all",
+                "`all` and conditions (`site`, `url`, `minDepth`, `maxDepth`) exclude each other; send one of them",
+            ));
+        }
+        if !all && !has_condition {
             let detail =
                 "name at least one condition (`site`, `url`, `minDepth`, `maxDepth`), or set `all` to discard all pending requests";
             return Err(Problem::invalid("all", detail));
@@ -177,7 +183,7 @@ impl Service {
                 chosen.entry(at.seq).or_default().insert(one.request_id);
             }
             if !dry_run && !chosen.is_empty() {
-                done.discarded += actor.discard(chosen).wait().await?;
+                done.discarded += self.context.answer_of(identity, actor.discard(chosen)).await?;
             }
             done.more = next.is_some();
             match next {

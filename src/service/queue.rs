@@ -57,7 +57,8 @@ impl Service {
     /// # Errors
     /// The run or the block does not exist, the run has ended, or the store is busy.
     pub async fn push(&self, identity: Identity, acks: Vec<BlockId>, batch: RequestBatch) -> Result<Pushed, Problem> {
-        self.run_at_work(identity).await?.push(acks, batch).wait().await
+        let run = self.run_at_work(identity).await?;
+        self.context.answer_of(identity, run.push(acks, batch)).await
     }
 
     /// Fetches finished blocks.
@@ -65,18 +66,20 @@ impl Service {
     /// # Errors
     /// The run does not exist, or its actor is being rebuilt.
     pub async fn poll(&self, identity: Identity, options: PollOptions) -> Result<(Delivered, Option<Receipt>), Problem> {
-        match self.run_at_work(identity).await {
-            Ok(run) => {
-                let delivered = run.poll(options).wait().await?;
-                let receipt = (!delivered.blocks.is_empty()).then(|| Receipt::of(run, &delivered.blocks));
-                Ok((delivered, receipt))
-            }
+        match self.poll_actor(identity, options).await {
             Err(problem) if problem.kind == "/problems/run-over" => {
                 let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
                 Ok((Delivered { state: run.map_or(RunState::Stopped, |run| run.state), blocks: Vec::new() }, None))
             }
-            Err(problem) => Err(problem),
+            other => other,
         }
+    }
+
+    async fn poll_actor(&self, identity: Identity, options: PollOptions) -> Result<(Delivered, Option<Receipt>), Problem> {
+        let run = self.run_at_work(identity).await?;
+        let delivered = self.context.answer_of(identity, run.poll(options)).await?;
+        let receipt = (!delivered.blocks.is_empty()).then(|| Receipt::of(run, &delivered.blocks));
+        Ok((delivered, receipt))
     }
 
     /// Stores the results of a block.
@@ -84,9 +87,10 @@ impl Service {
     /// # Errors
     /// The run or block does not exist, the node does not hold the block, it has ended, or a result is not of this block.
     pub async fn report(&self, index: Index, pack: Bytes) -> Result<Reported, Problem> {
-        let run = self.run_at_work(index.identity).await?;
+        let identity = index.identity;
+        let run = self.run_at_work(identity).await?;
         let opened = opened(&index, &pack).await;
-        run.report(index, pack, opened).wait().await
+        self.context.answer_of(identity, run.report(index, pack, opened)).await
     }
 
     /// Reports that the first requests of a run were pushed, or the error.
@@ -94,12 +98,14 @@ impl Service {
     /// # Errors
     /// The run does not exist.
     pub async fn start_returned(&self, identity: Identity, error: Option<String>) -> Result<(), Problem> {
-        let run = match self.run_at_work(identity).await {
-            Err(problem) if problem.kind == "/problems/run-over" => return Ok(()),
-            other => other?,
+        let returned = async {
+            let (reply, answer) = reply();
+            self.run_at_work(identity).await?.start_returned(error, reply);
+            self.context.answer_of(identity, answer).await
         };
-        let (reply, answer) = reply();
-        run.start_returned(error, reply);
-        answer.wait().await
+        match returned.await {
+            Err(problem) if problem.kind == "/problems/run-over" => Ok(()),
+            other => other,
+        }
     }
 }

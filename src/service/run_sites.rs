@@ -35,11 +35,18 @@ impl Service {
     pub async fn run_sites(&self, identity: Identity, filter: &RunSiteFilter) -> Result<Page<RunSiteOutput>, Problem> {
         let RunSiteFilter { cursor, limit, errors } = filter;
         let wrong = || Problem::invalid("cursor", "not a cursor of this list: send the `nextCursor` of the page before");
-        let mut page = match self.context.addresses.runs.get(identity) {
+        let known = match self.context.addresses.runs.get(identity) {
             Some(run) => {
                 let from = cursor.as_deref().map(|text| text.parse::<SiteNo>().map_err(|_| wrong())).transpose()?;
-                run.sites(from.unwrap_or(0), *limit).wait().await?
+                match self.context.answer_of(identity, run.sites(from.unwrap_or(0), *limit)).await {
+                    Err(problem) if problem.kind == "/problems/run-over" => None,
+                    other => Some(other?),
+                }
             }
+            None => None,
+        };
+        let mut page = match known {
+            Some(page) => page,
             None => {
                 let run = self.stored_run(identity).await?;
                 match run.state.is_final() {

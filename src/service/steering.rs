@@ -23,6 +23,6 @@ impl Service {
     /// The run does not exist, has ended, or does not belong to a block job.
     pub async fn set_paused(&self, identity: Identity, is_paused: bool) -> Result<RunOutput, Problem> {
         let run = self.block_run(identity, "paused and resumed").await?;
-        run.set_paused(is_paused).wait().await
+        self.context.answer_of(identity, run.set_paused(is_paused)).await
     }
 }

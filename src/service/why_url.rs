@@ -73,7 +73,10 @@ impl Service {
     /// The state of a block without results.
     async fn open_block(&self, identity: Identity, seq: Seq) -> Result<Whereabouts, Problem> {
         let place = match self.context.addresses.runs.get(identity) {
-            Some(run) => run.locate(seq).wait().await?,
+            Some(run) => match self.context.answer_of(identity, run.locate(seq)).await {
+                Err(problem) if problem.kind == "/problems/run-over" => return Ok(Whereabouts::GivenUp),
+                other => other?,
+            },
             None => None,
         };
         let Some(place) = place else { return Ok(Whereabouts::Ready) };

@@ -53,6 +53,11 @@ fn a_value_is_refused_by_the_name_of_its_flag() {
     webloom(&broker.url, &["run", "list", "--state", "bogus"]).refused(2, "[possible values: pending, scheduled, running");
     webloom(&broker.url, &["run", "list", "--from", "2026-02-30"]).refused(2, "an instant is expected");
     webloom(&broker.url, &["job", "next", "nosuch"]).refused(2, "`nosuch` is neither a job nor a cron expression");
+    for name in ["", ".", "..", "a\nb"] {
+        webloom(&broker.url, &["site", "hold", name, "--for", "1m"]).refused(2, "is not a name or an id");
+    }
+    webloom(&broker.url, &["site", "hold", "a.example", "--for", "1M"]).refused(2, "`M` is not a unit: write m for minutes");
+    assert_eq!(webloom(&broker.url, &["site", "list"]).ok(), "there are no such sites\n", "nothing was changed");
     webloom(&broker.url, &["run", "show", "nosuch"]).refused(2, "`--job nosuch` is the latest run of a job");
     assert_eq!(webloom(&broker.url, &["job", "list"]).ok(), "there are no such jobs\n", "nothing was changed");
 

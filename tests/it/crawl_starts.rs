@@ -75,10 +75,17 @@ fn a_list_that_is_wrong_starts_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         for (input, says) in [("http://a/\nftp://b/\n", "the standard input, line 2"), ("\n# none\n", "no URL to begin at")] {
             let (code, errors) = crawl(folder.path(), input, vec!["-".into()]).await;
-            assert!(code == Some(1) && errors.contains(says), "{code:?} {errors}");
+            assert!(code == Some(2) && errors.contains(says), "{code:?} {errors}");
         }
-        let (code, errors) = crawl(folder.path(), "", vec!["--urls-file".into(), "missing".into()]).await;
-        assert!(code == Some(1) && errors.contains("missing"), "{errors}");
+        for (args, says) in [
+            (["--urls-file", "missing"], "cannot read missing: there is no such file"),
+            (["--urls-file", "."], "cannot read .: it is a folder"),
+            (["--broker", "x"], "expected a URL"),
+        ] {
+            let args = [&args[..], &["http://a.test/", "--fresh"]].concat().into_iter().map(str::to_owned).collect();
+            let (code, errors) = crawl(folder.path(), "", args).await;
+            assert!(code == Some(2) && errors.contains(says), "{code:?} {errors}");
+        }
         let (code, errors) = crawl(folder.path(), "", Vec::new()).await;
         assert!(code == Some(2) && errors.contains("<URL>"), "{errors}");
         assert!(!folder.path().join("state").exists() && !folder.path().join("pages.jsonl").exists());

@@ -336,6 +336,8 @@ fn pending_requests_are_listed_and_discarded() {
         assert_eq!(left, [vec!["b.test/x"], vec![pages[0], pages[2]]]);
         // The worker receives the discarded ones as failures, and they can be queued again.
         assert_eq!(drain(&api, &run).await, 4);
+        let found = shell(&broker, &["requeue", &run, "--kind", "discarded", "--site", "b.test", "--dry-run"]);
+        assert_eq!(found, "2 failed requests are found");
         assert_eq!(requeue(&api, &run, json!({ "kind": "discarded", "site": "b.test" })).await["queued"], 2);
         assert_eq!(pending(&api, &run, "&url=/cal/").await.len(), 2);
         let now = api.state(&run).await;

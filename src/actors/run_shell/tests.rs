@@ -214,6 +214,20 @@ fn a_stop_is_answered_when_it_is_stored() {
 }
 
 #[test]
+fn a_message_that_comes_too_late_is_answered_with_the_end_of_the_run() {
+    let retry = |run: &mut NewRun| run.rules.retry = Some(Retry { limit: 1, ..Retry::default() });
+    on_stage(JobKind::Callback, retry, async |stage: Stage| {
+        for (expected, status) in [("busy", 503), ("run-over", 409)] {
+            let actor = stage.start::<Fifth>(()).await;
+            actor.link.tell(RunState::Failed);
+            actor.over().await;
+            let problem = stage.context.answer_of(stage.identity, actor.stop("late")).await.expect_err("the actor has ended");
+            assert_eq!((problem.kind, problem.status), (format!("/problems/{expected}"), status));
+        }
+    });
+}
+
+#[test]
 fn a_run_that_another_actor_owns_ends_without_a_word() {
     on_stage(
         JobKind::Callback,

@@ -173,7 +173,8 @@ async fn bodies_are_bytes_and_odd_heads_are_understood() {
 async fn a_request_is_sent_as_it_is_written() {
     let site = Site::new(|_| answer(200, "", ""));
     let mut settings = once();
-    settings.site.headers = [("X-Site".to_owned(), "s".to_owned()), ("X-Both".to_owned(), "site".to_owned())].into();
+    let own = [("X-Site", "s"), ("X-Both", "site"), ("Content-Length", "5"), ("Transfer-Encoding", "chunked")];
+    settings.site.headers = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let json = serde_json::json!({ "url": site.url("/p?q=1#f"), "method": "post", "headers": { "X-Both": "own" }, "body": "data=é" });
     let downloader = Downloader::new(&config());
     downloader.fetch(&rules(settings.clone()), &json.to_string()).await;
@@ -185,6 +186,7 @@ async fn a_request_is_sent_as_it_is_written() {
     assert_eq!((hits[0].header("x-site"), hits[0].header("x-both")), (Some("s"), Some("own")));
     assert_eq!(hits[0].header("user-agent"), Some(concat!("webloom/", env!("CARGO_PKG_VERSION"))));
     assert_eq!(hits[1].header("user-agent"), Some("other/1"));
+    assert_eq!((hits[1].header("content-length"), hits[1].header("transfer-encoding")), (None, None), "there is no body");
     let config = AgentConfig { contact: Some("https://example.com/bot".to_owned()), ..config() };
     Downloader::new(&config).fetch(&rules(once()), &get(&site.url("/"))).await;
     let with_contact = concat!("webloom/", env!("CARGO_PKG_VERSION"), " (+https://example.com/bot)");

@@ -183,6 +183,9 @@ pub async fn requeue(shell: &Shell, args: RequeueArgs) -> Result<ExitCode, Failu
         let over = done["overLimit"].as_u64().filter(|over| *over > 0);
         let over = over.map(|over| format!("; {over} are past the most requests of the run")).unwrap_or_default();
         let more = if done["more"] == true { "; there are more" } else { "" };
+        if args.dry_run {
+            return format!("{} failed requests are found{more}", cell(done, "found"));
+        }
         let new = done["identity"].as_str().map(|run| format!(" in the new run {run}")).unwrap_or_default();
         format!("{} of {} failed requests are queued again{new}{over}{more}", cell(done, "queued"), cell(done, "found"))
     })

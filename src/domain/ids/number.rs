@@ -134,7 +134,7 @@ impl<'de, T: FromStr<Err = InvalidId>> Deserialize<'de> for Named<T> {
             type Value = Named<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an id: a number, or a text")
+                f.write_str("an id (a number or a text)")
             }
 
             fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {

@@ -104,6 +104,9 @@ pub fn site_name(text: &str) -> Result<String, String> {
         let rest = (url.path(), url.query(), url.fragment(), url.username(), url.password());
         url.has_host() && rest == ("/", None, None, "", None)
     };
+    if text.is_empty() {
+        return Err(wrong("it is empty"));
+    }
     if text.contains("://") {
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or_else(|| wrong("it is not a URL of http or https"))?;
@@ -125,8 +128,8 @@ pub fn site_name(text: &str) -> Result<String, String> {
     }
     let url = Url::parse(&format!("http://{text}/")).ok().filter(|url| is_plain(url) && !host_of(url).is_empty());
     let host = url.map(|url| host_of(&url)).ok_or_else(|| wrong("it is not a host"))?;
-    let is_short = host.len() <= MOST_HOST && host.split('.').all(|label| label.len() <= MOST_LABEL);
-    if is_short { Ok(host) } else { Err(wrong("a host has at most 253 characters, and 63 between two dots")) }
+    let is_host = host.len() <= MOST_HOST && host.split('.').all(|label| (1..=MOST_LABEL).contains(&label.len()));
+    if is_host { Ok(host) } else { Err(wrong("a host has at most 253 characters, and 1 to 63 between two dots")) }
 }
 
 /// The registrable domain of a host name; `None` for a public suffix itself, under which anyone may register names, and for this

@@ -347,6 +347,7 @@ fn a_site_is_named_by_a_host_an_address_or_an_origin() {
         "ftp://x",
         "http://",
         "*.org",
+        "a..b",
         "a?b",
         "x://y",
         "%",
