@@ -74,7 +74,7 @@ fn bad_input_names_the_place() {
         ("", 400, None),
         ("{}", 400, None),
         ("[1]", 400, Some("requests[0]")),
-        (r#"[{"url":"http://a/"},{}]"#, 400, Some("requests[1]")),
+        (r#"[{"url":"http://a/"},{}]"#, 400, Some("requests[1].url")),
         (r#"[{"url":5}]"#, 400, Some("requests[0].url")),
         (r#"[{"url":"http://a/","depth":-1}]"#, 400, Some("requests[0].depth")),
         (r#"[{"url":"http://a/","priority":"1"}]"#, 400, Some("requests[0].priority")),
