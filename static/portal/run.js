@@ -103,8 +103,7 @@ function nodeTable(items) {
 
 // A broker that stands by, or is building the run's actor, knows no sites; the rest of the page is shown all the same.
 function noSites(error) {
-  if (error && error.status !== 503) throw error;
-  return { items: [] };
+  if (error.status !== 503) throw error;
 }
 
 // Where a URL is in the run: asked when the form is sent, not with each look.
@@ -164,7 +163,7 @@ export async function run(page) {
       now.kind === "application" || now.kind === "task" ? get(at(`/runs/${id}/instances`, { limit: 1000 }), signal) : { items: [] },
       get(at(`/runs/${id}/attempts`, { limit: 1000 }), signal),
       isBlock ? get(at(`/runs/${id}/status`), signal) : [],
-      isBlock ? readSites(isOver, signal) : noSites(),
+      isBlock && readSites(isOver, signal),
       readBlocks(now),
       isBlock && failed.look(now, signal),
     ]);
@@ -174,7 +173,7 @@ export async function run(page) {
     if (isBlock) patch(moving, progress(now, isOver ? undefined : rate(Date.now(), now.success + now.error, now.bytes)));
     patch(result, !isBlock && (now.result !== undefined || instances.items.some(one => one.result !== undefined)) && section("Result", ownResult(now, instances.items)));
     patch(more, instances.items.length > (now.workerId ? 1 : 0) && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
-    patch(asked, sites.items.length > 0 && section(sites.nextCursor ? "The first 100 sites" : "Sites", runSites(sites.items, () => page.wake?.())));
+    patch(asked, sites && now.blocks.total > 0 && section(sites.nextCursor ? "The first 100 sites" : "Sites", runSites(sites.items, () => page.wake?.())));
     page.mount(() => [top, numbers, section("Status explained", why), section("Time line", line.root, attempts), ...(isBlock ? ofBlocks() : []), result, more, asked, logOf(id, signal)]);
     line.show(now, tried, blocks);
     return isOver ? 15000 : undefined;

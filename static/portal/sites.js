@@ -65,6 +65,8 @@ export function sitesOf(id, noSites) {
   };
 }
 
+const NONE = "No sites are listed. A host without a pace is listed only if its robots.txt is obeyed, its requests are limited, or it is or was on hold.";
+
 // The sites of a run, for its page.
 export const runSites = (items, again) => table("Sites",
   ["Site", ["Left", "n"], ["Successful", "n"], ["Failed", "n"], "By kind", ["Blocks at nodes", "n"], "Next request", ["Delay, ms", "n"], "Delay from",
@@ -73,7 +75,7 @@ export const runSites = (items, again) => table("Sites",
     key: site.name,
     cells: [site.name, num(site.left), num(site.success), num(site.error), kinds(site.errors ?? []), num(site.atNodes), when(site.nextAt), site.delay === undefined ? "" : num(site.delay),
       DELAYS[site.delayBy] ?? "", site.connections === undefined ? "" : num(site.connections), heldText(site), siteActions(site, again)],
-  })), "");
+  })), NONE);
 
 export async function sites(page) {
   page.title("Sites");

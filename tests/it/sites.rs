@@ -414,6 +414,10 @@ fn a_person_holds_and_releases_a_site_in_the_portal() {
         browser.click("Hold").await;
         browser.sees("The site a.test is held.").await;
         assert_eq!(held(&api).await, ["a.test"]);
+        let (unpaced, _) = api.run("it.PortalUnpaced", &json!({})).await;
+        push(&api, &unpaced, &["c.test/1"]).await;
+        browser.open(&format!("{}#/runs/{unpaced}", broker.url)).await;
+        browser.sees("A host without a pace is listed only if").await;
         assert_eq!(browser.complaints().await, [""; 0]);
     });
 }

@@ -258,7 +258,7 @@ pub async fn instances(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Fail
 pub async fn sites(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
     let answer = shell.client.list(&["runs", &id, "sites"], &[("errors", Some("true".to_owned()))], args.limit as usize).await?;
-    let none = "the run has no sites to list: hosts without a pace and without a robots.txt are listed only if they are on hold";
+    let none = "the run has no sites to list: a host without a pace is listed only if its robots.txt is obeyed, its requests are limited, or it is or was on hold";
     shell.show(&answer, |rows| table(rows, none, &crate::cli::site::OF_RUN))
 }
 

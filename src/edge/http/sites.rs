@@ -48,7 +48,9 @@ pub fn routes() -> Vec<Resource> {
             op.named("listRunSites").live()
                 .only_leader()
                 .says(
-                    "Lists the sites of a block run, in the order of their first requests; of a run that has ended, by name. A run of another kind has none.",
+                    "Lists the sites of a block run, in the order of their first requests; of a run that has ended, by name. \
+                     A host without a pace is listed only if its robots.txt is obeyed, its requests are limited (`MaxPerSite`), or it is or was on hold. \
+                     A run of another kind has no sites.",
                 )
                 .needs(Need::Read)
                 .query::<RunQuery>()
