@@ -5,7 +5,7 @@ use super::parts::{Meaning, failed, meaning};
 use super::redirects::find_targets;
 use super::turns::Sink;
 use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
-use crate::actors::node::Holds;
+use crate::actors::node::{Holds, NodeHandle};
 use crate::actors::reply::Reply;
 use crate::domain::block::{Lease, Lost, Phase, ReportVerdict};
 use crate::domain::ids::{NodeId, Seq};
@@ -93,8 +93,7 @@ impl RunActor {
     /// A node has a block that is waiting here. The node may keep it, unless another holder may use its site now.
     fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
         let site = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site));
-        let waits = matches!(self.kind.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
-        let is_paced = site.is_some_and(|site| self.pace(site) != Pace::FREE);
+        let (waits, is_paced) = (self.is_waiting(seq), site.is_some_and(|site| self.pace(site) != Pace::FREE));
         if waits && self.is_held(seq) {
             // Its node will receive the order to drop it.
             return false;
@@ -112,6 +111,25 @@ impl RunActor {
             }
         }
         is_adopted
+    }
+
+    /// Answers a node that has a block: it keeps the block or drops it.
+    fn keep_or_drop(&mut self, (seq, attempt, known): (Seq, u32, bool), node: NodeId, to: &NodeHandle, now: Timestamp) {
+        let (identity, block_id) = (self.identity(), self.block_id(seq));
+        if (known || self.adopt(seq, node, attempt, now)) && !self.life.is_ending() {
+            let site = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site));
+            let is_bound = site.is_some_and(|site| self.pace(site) != Pace::FREE);
+            let room = if is_bound { Room::Site } else { Room::Block };
+            to.holds(Holds { identity, block_id, attempt, room });
+        } else {
+            // A block whose results are being written is done as well, but its node still waits for the answer.
+            to.block_done(block_id, attempt, self.kind.frontier.phase(seq) != Some(Phase::Reporting));
+        }
+    }
+
+    /// Whether a block waits for a node.
+    pub(super) fn is_waiting(&self, seq: Seq) -> bool {
+        matches!(self.kind.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued))
     }
 
     fn lease(&mut self, node: NodeId) -> Option<(Seq, Lease)> {
@@ -393,19 +411,20 @@ impl Handler<NodeHolds> for RunActor {
             }
             let known = self.kind.frontier.lease_of(*seq).is_some_and(|lease| lease.attempt == *attempt)
                 && self.kind.frontier.renew(*seq, node, now);
-            let (identity, block_id) = (self.identity(), self.block_id(*seq));
             if known {
                 self.renew_turn(*seq, now);
             }
-            if (known || self.adopt(*seq, node, *attempt, now)) && !self.life.is_ending() {
-                let site = self.kind.frontier.site_of(*seq).filter(|site| !self.kind.frontier.is_free(*site));
-                let is_bound = site.is_some_and(|site| self.pace(site) != Pace::FREE);
-                let room = if is_bound { Room::Site } else { Room::Block };
-                to.holds(Holds { identity, block_id, attempt: *attempt, room });
-            } else {
-                // A block whose results are being written is done as well, but its node still waits for the answer.
-                to.block_done(block_id, *attempt, self.kind.frontier.phase(*seq) != Some(Phase::Reporting));
+            if known || !self.lacks_hosts(*seq) {
+                self.keep_or_drop((*seq, *attempt, known), node, &to, now);
+                continue;
             }
+            let (seq, attempt, to) = (*seq, *attempt, to.clone());
+            self.with_payload(seq, ctx, move |this, payload, _| {
+                if this.is_waiting(seq) {
+                    this.kind.cache.put_ready(seq, payload);
+                }
+                this.keep_or_drop((seq, attempt, false), node, &to, Timestamp::steady());
+            });
         }
         for (seq, attempt) in unlisted {
             if self.is_probe(seq, node) {

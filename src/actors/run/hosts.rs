@@ -63,9 +63,15 @@ impl RunActor {
         }
     }
 
+    /// Whether a block waits here, and the hosts whose turns it needs are not known until its requests are read.
+    pub(super) fn lacks_hosts(&self, seq: Seq) -> bool {
+        let site = self.kind.frontier.site_of(seq).filter(|site| self.is_waiting(seq) && !self.kind.frontier.is_free(*site));
+        site.is_some_and(|site| self.hosts_to_adopt(site, seq).is_none())
+    }
+
     /// A node has a block that waits here: the run takes the turns that it needs. Returns false if it cannot.
     pub(super) fn adopt_turn(&mut self, site: SiteNo, seq: Seq, now: Timestamp) -> bool {
-        // After a restart the address is not known, nor the hosts of a domain: the node drops the block.
+        // After a restart the address is not known: the node drops the block.
         if self.lacks_address(site) || self.kind.frontier.is_out(site) {
             return false;
         }
