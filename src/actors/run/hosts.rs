@@ -122,12 +122,12 @@ impl RunActor {
     /// The run has the turn of a site, and takes those of hosts.
     ///
     /// # Errors
-    /// The time when it may ask again: not all are free, and it has none of them.
+    /// The time when it may ask again: not all are free, and it has none of them, nor that of the site.
     pub(super) fn take_hosts(
         &mut self,
         site: SiteNo,
         hosts: BTreeSet<Arc<str>>,
-        mut granted: Granted,
+        granted: Granted,
         now: Timestamp,
     ) -> Result<Granted, Timestamp> {
         let pace = self.pace(site);
@@ -135,28 +135,16 @@ impl RunActor {
             return Ok(granted);
         }
         let (identity, until) = (self.identity(), now.plus_ms(self.kind.frontier.settings().lease as i64));
-        let known = self.names_of_turn(site);
-        let (mut taken, mut later) = (Vec::new(), None);
-        let mut board = self.context.sites.board();
-        for host in hosts.into_iter().filter(|host| !known.contains(host)) {
-            match board.take(&host, pace, identity, until, now) {
-                Ok(of_host) => {
-                    granted = granted.and(of_host);
-                    taken.push(host);
-                }
-                Err(at) => later = later.max(Some((at, host))),
-            }
+        let has = self.names_of_turn(site);
+        let more: Vec<_> = hosts.into_iter().filter(|host| !has.contains(host)).collect();
+        let taken = self.context.sites.board().take_more(&has, &more, pace, (identity, until), now);
+        if let Err((later, host)) = taken {
+            self.kind.turns.missed.insert(site, host);
+            return Err(later);
         }
-        let Some((at, host)) = later else {
-            drop(board);
-            self.kind.turns.missed.remove(&site);
-            self.kind.turns.hosts.entry(site).or_default().extend(taken);
-            return Ok(granted);
-        };
-        taken.iter().for_each(|host| board.give_up(host, identity, now));
-        drop(board);
-        self.kind.turns.missed.insert(site, host);
-        Err(at)
+        self.kind.turns.missed.remove(&site);
+        self.kind.turns.hosts.entry(site).or_default().extend(more);
+        Ok(self.granted(site))
     }
 }
 

@@ -2,6 +2,15 @@
 //!
 //! The right to use a site is granted in *turns*: one run has it for one block at a node, until the block is reported,
 //! lost, or given back. So only that node sends requests to the site, and the pace holds whatever the other nodes do.
+//!
+//! A run that needs the turns of several sites for one block has them all or none. While it waits for one site, others use the rest. But two busy
+//! sites are hardly ever free at the same moment. So when the site that it waited for is free, the run keeps its priority there, and at its other
+//! sites, for twice as long as it has waited. If that is not enough, it waits for another site in the same way, and for longer.
+
+#[path = "board_list.rs"]
+mod list;
+
+pub use list::SiteView;
 
 use super::holds::Holds;
 use super::{Begin, Ended, Outcome, Pace, SiteState, Why};
@@ -27,14 +36,25 @@ struct Turn {
     run: Identity,
     /// When it ends unless it is renewed.
     until: Timestamp,
+    /// How long the run keeps its priority if it does not use the turn.
+    kept_until: Timestamp,
+}
+
+/// The run that gets the next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Next {
+    run: Identity,
+    /// When it began to wait; `None`: the site was free for it, and it waits for another site.
+    since: Option<Timestamp>,
+    /// How long it keeps its priority.
+    until: Timestamp,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     state: SiteState,
     turn: Option<Turn>,
-    /// The run that was rejected first, and how long it keeps its priority.
-    next: Option<(Identity, Timestamp)>,
+    next: Option<Next>,
     /// The pace of the last run that asked.
     pace: Option<Pace>,
     /// The operator that holds it, or held it last.
@@ -70,25 +90,6 @@ impl SiteState {
         let connections = if self.failures() > 0 { 1 } else { pace.connections };
         Granted { delay_ms: self.delay_ms(pace), jitter_ms: pace.delay_ms / 10, connections }
     }
-}
-
-/// A site as operators see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SiteView {
-    /// Its name.
-    pub name: Arc<str>,
-    /// The run that has the turn.
-    pub run: Option<Identity>,
-    /// Earliest time of the next request, unless the site is in use.
-    pub next_at: Timestamp,
-    /// Milliseconds between two requests; `None`: no run has asked for a turn since the broker started.
-    pub delay_ms: Option<u32>,
-    /// The end of its hold-off, and the reason.
-    pub held: Option<(Timestamp, Why)>,
-    /// The operator that holds it.
-    pub held_by: Option<Arc<str>>,
-    /// Failures in a row.
-    pub failures: u8,
 }
 
 /// See the module documentation.
@@ -164,6 +165,55 @@ impl Board {
     /// # Errors
     /// The time when it may ask again.
     pub fn take(&mut self, name: &str, pace: Pace, run: Identity, until: Timestamp, now: Timestamp) -> Result<Granted, Timestamp> {
+        let taken = self.take_free(name, pace, run, until, now);
+        if taken.is_err() && pace != Pace::FREE {
+            self.wait_for(name, run, now);
+        }
+        taken
+    }
+
+    /// A run that has the turns of some sites asks for those of `more`, for the same requests.
+    ///
+    /// # Errors
+    /// The time when it may ask again, and the site that is not free until then. It has no turn any more.
+    pub fn take_more(
+        &mut self,
+        has: &[Arc<str>],
+        more: &[Arc<str>],
+        pace: Pace,
+        (run, until): (Identity, Timestamp),
+        now: Timestamp,
+    ) -> Result<(), (Timestamp, Arc<str>)> {
+        let (mut taken, mut missing, mut later) = (has.iter().collect::<Vec<_>>(), Vec::new(), None);
+        for name in more {
+            match self.take_free(name, pace, run, until, now) {
+                Ok(_) => taken.push(name),
+                Err(at) => {
+                    later = later.max(Some((at, Arc::clone(name))));
+                    missing.push(name);
+                }
+            }
+        }
+        let Some(later) = later else { return Ok(()) };
+        let kept_until =
+            taken.iter().filter_map(|name| self.sites.get(*name)?.turn.filter(|turn| turn.run == run)).map(|turn| turn.kept_until);
+        // A priority that ends before the run asks again is of no use.
+        let kept_until = kept_until.max().filter(|until| *until > later.0);
+        taken.iter().for_each(|name| self.give_up(name, run, kept_until, now));
+        // Without a priority it waits for one site only: for the one that it waits for already, if there is one.
+        missing.sort_by_key(|name| self.waits_since(name, run).unwrap_or(now));
+        let mut is_waiting = false;
+        for name in missing {
+            if is_waiting && kept_until.is_none() {
+                self.entry(name, now).next.take_if(|next| next.run == run);
+            } else {
+                is_waiting |= self.wait_for(name, run, now);
+            }
+        }
+        Err(later)
+    }
+
+    fn take_free(&mut self, name: &str, pace: Pace, run: Identity, until: Timestamp, now: Timestamp) -> Result<Granted, Timestamp> {
         let held = self.hold_of(name, now);
         if let Some((_, until, _)) = held.filter(|(held, _, why)| pace == Pace::FREE || **held != *name || *why == Why::Operator) {
             return Err(until);
@@ -186,31 +236,51 @@ impl Board {
             // A run that asks has no dispatched block of the site: the turn belongs to a dead actor of the run.
             turn.until = turn.until.min(now.plus_ms(leftover_ms));
         }
-        if entry.turn.is_some_and(|turn| turn.until <= now) {
-            entry.turn = None;
-        }
+        entry.turn = entry.turn.filter(|turn| turn.until > now);
+        entry.next = entry.next.filter(|next| next.until > now || next.run == run && next.since.is_some());
         let again = now.plus_ms(LOOK_AGAIN_MS);
-        let is_others_turn = entry.next.is_some_and(|(next, until)| next != run && until > now);
-        if entry.turn.is_some() {
-            if !is_others_turn && entry.turn.is_some_and(|turn| turn.run != run) {
-                entry.next = Some((run, again.plus_ms(REMEMBERED_MS)));
-            }
-            return Err(again);
-        }
-        if is_others_turn {
+        if entry.turn.is_some() || entry.next.is_some_and(|next| next.run != run) {
             return Err(again);
         }
         match entry.state.may_begin(now, pace) {
             Begin::Yes => {}
             Begin::NotBefore(at, _) => {
                 // The site may wait longer than the run keeps its priority, so extend it.
-                entry.next = entry.next.filter(|(next, _)| *next == run).map(|_| (run, at.plus_ms(REMEMBERED_MS)));
+                entry.next = entry.next.map(|next| Next { until: next.until.max(at.plus_ms(REMEMBERED_MS)), ..next });
                 return Err(at);
             }
             Begin::Full => return Err(again),
         }
-        (entry.turn, entry.next) = (Some(Turn { run, until }), None);
+        let kept_until = entry.next.take().map_or(now, |next| next.since.map_or(next.until, |since| now.plus_ms(2 * now.since_ms(since))));
+        entry.turn = Some(Turn { run, until, kept_until });
         Ok(entry.state.granted(pace))
+    }
+
+    /// A run waits for the turn of another run. Returns whether it gets the next one.
+    fn wait_for(&mut self, name: &str, run: Identity, now: Timestamp) -> bool {
+        let since = self.waits_since(name, run).unwrap_or(now);
+        let entry = self.entry(name, now);
+        if entry.next.is_some_and(|next| next.run != run && next.until > now) {
+            return false;
+        }
+        if entry.turn.is_some_and(|turn| turn.run != run) {
+            entry.next = Some(Next { run, since: Some(since), until: now.plus_ms(LOOK_AGAIN_MS + REMEMBERED_MS) });
+        }
+        entry.next.is_some()
+    }
+
+    /// Since when a run waits for a site at which it gets the next turn.
+    fn waits_since(&self, name: &str, run: Identity) -> Option<Timestamp> {
+        self.sites.get(name)?.next.filter(|next| next.run == run)?.since
+    }
+
+    /// A run does not use the turn of a site.
+    fn give_up(&mut self, name: &str, run: Identity, kept_until: Option<Timestamp>, now: Timestamp) {
+        let entry = self.entry(name, now);
+        if entry.turn.take_if(|turn| turn.run == run).is_some() {
+            let others = entry.next.filter(|next| next.until > now);
+            entry.next = others.or_else(|| kept_until.map(|until| Next { run, since: None, until }));
+        }
     }
 
     /// What a turn at a site would grant now: also for a turn that is known from elsewhere.
@@ -224,17 +294,9 @@ impl Board {
         let is_mine = |turn: Turn| turn.run == run || turn.until <= now;
         let is_all_mine = names.iter().all(|name| self.sites.get(name).and_then(|entry| entry.turn).is_none_or(is_mine));
         if is_all_mine {
-            names.iter().for_each(|name| self.entry(name, now).turn = Some(Turn { run, until }));
+            names.iter().for_each(|name| self.entry(name, now).turn = Some(Turn { run, until, kept_until: now }));
         }
         is_all_mine
-    }
-
-    /// A run does not use a turn that it has just taken, because another site that it needs for the same requests is not free. It keeps its priority.
-    pub fn give_up(&mut self, name: &str, run: Identity, now: Timestamp) {
-        let entry = self.entry(name, now);
-        if entry.turn.is_some_and(|turn| turn.run == run) {
-            (entry.turn, entry.next) = (None, Some((run, now.plus_ms(LOOK_AGAIN_MS + REMEMBERED_MS))));
-        }
     }
 
     /// Applies the outcomes of requests to a site; `began` is when the last request ended, or began if it has
@@ -301,14 +363,13 @@ impl Board {
         let entry = self.entry(name, now);
         if entry.turn.is_some_and(|turn| turn.run == run) {
             // The node may still send requests until the turn ends.
-            entry.turn = (wait_ms > 0).then(|| Turn { run, until: now.plus_ms(wait_ms) });
+            entry.turn = (wait_ms > 0).then(|| Turn { run, until: now.plus_ms(wait_ms), kept_until: now });
         }
         entry.state.next_at(now).max(now.plus_ms(wait_ms))
     }
 
     /// Holds a site by hand: no run begins a turn there. Returns the state to store.
     pub fn hold(&mut self, name: &str, until: Timestamp, by: Option<Arc<str>>, now: Timestamp) -> SiteState {
-        self.forget_holds(now);
         let entry = self.entry(name, now);
         entry.state.hold(now, until);
         entry.held_by = by;
@@ -322,7 +383,7 @@ impl Board {
         let state = &mut self.entry(name, now).state;
         state.release(now);
         let state = *state;
-        self.forget_holds(now);
+        self.holds.forget(&name.into());
         Some(state).filter(|state| !state.is_usual(0, now))
     }
 
@@ -382,52 +443,6 @@ impl Board {
         }
         let end = |held: &Arc<str>| Some((Arc::clone(held), self.sites.get(held)?.state.held_by_hand(now)?));
         self.holds.of(name).filter_map(end).max_by_key(|(_, until)| *until)
-    }
-
-    /// The view of a site.
-    #[must_use]
-    pub fn view(&self, name: &str, now: Timestamp) -> Option<SiteView> {
-        let hold = self.hold_of(name, now);
-        let held_by = hold.as_ref().and_then(|(held, ..)| self.held_by(held, now));
-        let held = hold.map(|(_, until, why)| (until, why));
-        let unknown = Entry::default();
-        let (name, entry) = match self.sites.get_key_value(name) {
-            Some((name, entry)) => (Arc::clone(name), entry),
-            None => (name.into(), held.map(|_| &unknown)?),
-        };
-        let turn = entry.turn.filter(|turn| turn.until > now);
-        Some(SiteView {
-            name,
-            run: turn.map(|turn| turn.run),
-            next_at: entry.state.next_at(now).max(self.quiet_until).max(held.map_or(now, |(until, _)| until)),
-            delay_ms: entry.pace.map(|pace| entry.state.delay_ms(pace)),
-            held,
-            held_by,
-            failures: entry.state.failures(),
-        })
-    }
-
-    /// Sites with information, by name: those after `after` whose name contains `part`; with `held` only those that are held, or only
-    /// those that are not.
-    #[must_use]
-    pub fn page(&self, part: &str, held: Option<bool>, after: Option<&str>, most: usize, now: Timestamp) -> Vec<SiteView> {
-        let follows = |name: &str| name.contains(part) && after.is_none_or(|after| name > after);
-        let mut names: Vec<&Arc<str>> = self.sites.keys().filter(|name| follows(name)).collect();
-        names.sort_unstable();
-        let views = names.into_iter().filter_map(|name| self.view(name, now));
-        views.filter(|view| held.is_none_or(|held| held == view.held.is_some())).take(most).collect()
-    }
-
-    /// The names of all sites that are held.
-    pub fn all_held(&mut self, now: Timestamp) -> impl Iterator<Item = &Arc<str>> {
-        self.forget_holds(now);
-        self.holds.all()
-    }
-
-    /// Number of sites with information, how many of them a node may request now, and how many are held.
-    pub fn counts(&mut self, now: Timestamp) -> (usize, usize, usize) {
-        let active = self.sites.values().filter(|entry| entry.turn.is_some_and(|turn| turn.until > now)).count();
-        (self.sites.len(), active, self.all_held(now).count())
     }
 }
 

@@ -248,20 +248,66 @@ fn a_hold_that_a_run_has_caused_counts_for_runs_with_another_pace() {
 }
 
 #[test]
-fn a_run_that_needs_several_turns_has_them_all_or_none_and_comes_next() {
+fn a_run_that_needs_several_turns_has_them_all_or_none() {
     let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+    let names: [Arc<str>; 4] = ["test", "a.test", "b.test", "c.test"].map(Into::into);
+    let take = |board: &mut Board, now| {
+        board.take("test", PACE, run(1), later, now).map_err(|at| (at, "test".into()))?;
+        board.take_more(&names[..1], &names[1..], PACE, (run(1), later), now)
+    };
     board.take("b.test", PACE, run(2), later, T).expect("it is free");
-    board.take("a.test", PACE, run(1), later, T).expect("it is free");
-    let again = board.take("b.test", PACE, run(1), later, T).expect_err("another run has it");
-    board.give_up("b.test", run(1), T);
-    assert!(board.take("b.test", PACE, run(1), later, T).is_err(), "it is not this run's");
-    board.give_up("a.test", run(1), T);
-    assert!(board.take("a.test", PACE, run(2), later, T).is_err(), "the first run comes first");
-    board.release("b.test", run(2), 0, again);
-    assert!(["a.test", "b.test"].iter().all(|name| board.take(name, PACE, run(1), later, again).is_ok()));
-    assert!(!board.renew(&["c.test".into(), "b.test".into()], run(2), later, again));
-    assert!(board.take("c.test", PACE, run(3), later, again).is_ok(), "nothing was taken of it");
-    board.release("b.test", run(1), 0, again);
-    board.give_up("b.test", run(1), again);
-    assert!(board.take("b.test", PACE, run(2), later, again).is_ok(), "it has given up nothing");
+    board.take("c.test", PACE, run(3), later, T).expect("it is free");
+    let (again, busy) = take(&mut board, T).expect_err("two are busy");
+    assert_eq!((again, &*busy), (T.plus_ms(500), "c.test"));
+    board.take("test", PACE, run(4), later, T).expect("it has no turn");
+    board.release("test", run(4), 0, T);
+    board.take("a.test", PACE, run(4), later, T).expect("it leaves what is free to others");
+    board.release("a.test", run(4), 0, T);
+    board.release("c.test", run(3), 0, T);
+    board.take("c.test", PACE, run(4), later, T).expect("it waits for one of them only");
+    board.release("c.test", run(4), 0, T);
+
+    // It has waited for that one, and keeps what is free.
+    let now = again.plus_ms(500);
+    take(&mut board, again).expect_err("one is busy");
+    board.release("b.test", run(2), 0, now);
+    board.take("c.test", PACE, run(3), later, now).expect("it is free");
+    take(&mut board, now).expect_err("another one is busy");
+    for name in ["test", "a.test", "b.test"] {
+        assert!(board.take(name, PACE, run(4), later, now.plus_ms(1_999)).is_err(), "{name}");
+    }
+    // For twice the time that it has waited.
+    let mut expired = now.plus_ms(2_000);
+    for name in ["test", "a.test", "b.test"] {
+        board.take(name, PACE, run(4), later, expired).expect("the priority is over");
+        board.release(name, run(4), 0, expired);
+    }
+    // It came second at the other one.
+    board.release("c.test", run(3), 0, expired);
+    board.take("c.test", PACE, run(4), later, expired).expect_err("the first run comes first");
+    expired = expired.plus_ms(1_000);
+    take(&mut board, expired).expect("all are free");
+    assert!(names.iter().all(|name| board.take(name, PACE, run(4), later, expired).is_err()));
+}
+
+#[test]
+fn a_run_registers_several_turns_or_none() {
+    let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+    board.take("b.test", PACE, run(1), later, T).expect("it is free");
+    assert!(!board.renew(&["c.test".into(), "b.test".into()], run(2), later, T));
+    assert!(board.take("c.test", PACE, run(3), later, T).is_ok(), "nothing was taken of it");
+}
+
+#[test]
+fn what_is_held_by_hand_is_told_from_the_rest() {
+    let (mut board, until) = (Board::new(0), T.plus_ms(60_000));
+    board.hold("a.test", until, None, T);
+    board.learn("b.test", PACE, &[answered(429, Some(60_000))], T, T);
+    board.hold("c.test", until, Some("admin".into()), T);
+    board.learn("c.test", PACE, &[answered(429, Some(90_000))], T, T);
+    assert_eq!((board.held_off(T), board.all_held(T).count()), (vec!["b.test".into()], 3));
+    board.free("b.test", T);
+    assert_eq!((board.held_off(T), board.all_held(T).count()), (vec![], 2));
+    board.hold("d.test", until.plus_ms(1), None, T);
+    assert_eq!(board.all_held(until).map(|name| name.to_string()).collect::<Vec<_>>(), ["c.test", "d.test"], "the hold of one is over");
 }

@@ -5,17 +5,17 @@ use super::*;
 use crate::domain::time::Timestamp;
 use proptest::prelude::*;
 
-struct Dice(u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self) -> u32 {
+    pub fn roll(&mut self) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
     }
 
-    fn below(&mut self, most: u32) -> u32 {
+    pub fn below(&mut self, most: u32) -> u32 {
         self.roll() % most.max(1)
     }
 }
