@@ -6,7 +6,7 @@
 
 use super::super::block::{Lease, Phase};
 use super::super::ids::{NodeId, Seq};
-use super::super::sites::is_hold_of;
+use super::super::sites::Holds;
 use super::super::time::Timestamp;
 use super::Frontier;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -372,9 +372,9 @@ impl Frontier {
         self.sites.all.len()
     }
 
-    /// The sites held under this name may be asked for again.
-    pub fn site_freed(&mut self, name: &str, now: Timestamp) {
-        let freed: Vec<SiteNo> = (0..).zip(&self.sites.all).filter(|(_, site)| is_hold_of(name, &site.name)).map(|(no, _)| no).collect();
+    /// The sites that were held under these names may be asked for again.
+    pub fn sites_freed(&mut self, released: &Holds, now: Timestamp) {
+        let freed: Vec<SiteNo> = (0..).zip(&self.sites.all).filter(|(_, site)| released.is_any_of(&site.name)).map(|(no, _)| no).collect();
         for no in freed {
             self.site_waits(no, now);
         }

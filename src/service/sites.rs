@@ -3,7 +3,7 @@
 use super::Service;
 use crate::actors::reply::problem_of;
 use crate::actors::sites::Sites;
-use crate::domain::sites::{MOST_OPERATOR_MS, SiteBy, SiteView, host_of_name, site_key, site_name, url_at};
+use crate::domain::sites::{Holds, MOST_OPERATOR_MS, SiteBy, SiteView, Why, host_of_name, site_key, site_name, url_at};
 use crate::domain::time::{Timestamp, span_text};
 use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
@@ -122,13 +122,12 @@ impl Service {
         let name = named(text)?;
         self.site(&name)?;
         let now = Timestamp::steady();
-        let (before, others, write) = {
+        // What an operator holds is released by its own name only. All runs wait for the board, so the names are compared without it.
+        let mut others = self.context.sites.board().held_off(now);
+        others.retain(|other| *other != name && self.is_part(other, &name, now));
+        let (before, write) = {
             let mut board = self.context.sites.board();
             let before = board.own_hold(&name, now).map(|(until, _)| (until, board.held_by(&name, now)));
-            let held: Vec<Arc<str>> = board.all_held(now).filter(|other| **other != name).cloned().collect();
-            // What an operator holds is released by its own name only.
-            let is_part = |other: &Arc<str>| board.held_by(other, now).is_none() && self.is_part(other, &name, now);
-            let others: Vec<Arc<str>> = held.into_iter().filter(is_part).collect();
             let elsewhere = board.held_by_hand(&name, now);
             let elsewhere =
                 elsewhere.or_else(|| board.hold_of(&name, now).map(|(other, until, _)| (other, until)).filter(|_| others.is_empty()));
@@ -137,7 +136,7 @@ impl Service {
                 return Err(Problem::conflict("held-elsewhere", detail));
             }
             let state = board.free(&name, now);
-            (before, others, self.context.store.write(KeepSite { name: Arc::clone(&name), state, held_by: None, now: Timestamp::now() }))
+            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state, held_by: None, now: Timestamp::now() }))
         };
         if let Err(error) = write.await {
             self.hold_as_before(&name, before);
@@ -145,11 +144,15 @@ impl Service {
         }
         for other in &others {
             let mut board = self.context.sites.board();
+            if board.own_hold(other, now).is_none_or(|(_, why)| why == Why::Operator) {
+                continue; // an operator holds it since
+            }
             let keep = KeepSite { name: Arc::clone(other), state: board.free(other, now), held_by: None, now: Timestamp::now() };
             drop(self.context.store.write_unbounded(keep));
         }
+        let released: Arc<Holds> = Arc::new([&name].into_iter().chain(&others).collect());
         for (_, run) in self.context.addresses.runs.all() {
-            [&name].into_iter().chain(&others).for_each(|name| run.site_freed(Arc::clone(name)));
+            run.sites_freed(Arc::clone(&released));
         }
         log::info!("site released name={name} by={}", by.as_deref().unwrap_or("-"));
         self.site(&name)

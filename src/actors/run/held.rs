@@ -5,7 +5,7 @@
 
 use super::RunActor;
 use super::cache::Payload;
-use super::message::{SiteFreed, SiteHeld};
+use super::message::{SiteHeld, SitesFreed};
 use super::turns::Sink;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Seq;
@@ -17,6 +17,7 @@ use actix::{Context, Handler};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use url::Url;
 
 /// The URL of a request.
@@ -29,6 +30,8 @@ pub(super) struct Addressed<'a> {
 /// The requests of a block that go to a held site, and the others, by index.
 struct HeldPart {
     site: SiteNo,
+    /// The name under which it is held, and the end of the hold.
+    hold: (Arc<str>, Timestamp),
     held: Vec<usize>,
     others: Vec<usize>,
 }
@@ -46,7 +49,7 @@ impl RunActor {
         if self.life.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
         }
-        let HeldPart { site, held, others } = match self.first_held(seq, &payload) {
+        let HeldPart { site, hold: (name, until), held, others } = match self.first_held(seq, &payload) {
             Ok(Some(found)) => found,
             Ok(None) => return self.send_block(seq, payload, sink, ctx),
             Err(problem) => {
@@ -55,6 +58,9 @@ impl RunActor {
             }
         };
         self.kind.frontier.count_moved(seq, site, held.len() as u32);
+        // A hold of the domain does not have the name of the site.
+        self.kind.turns.missed.insert(site, name);
+        self.kind.frontier.site_waits(site, until);
         if others.is_empty() {
             if let Some(lease) = self.kind.frontier.wait_for_site(seq, site) {
                 self.note_leases_of(lease.node);
@@ -100,9 +106,9 @@ impl RunActor {
             log::error!("{why}");
             Problem::internal()
         })?;
-        let (mut first, mut held, mut others): (Option<String>, _, _) = (None, Vec::new(), Vec::new());
-        // The origin of the last request, and whether it is held: mostly the next request has the same.
-        let mut last: Option<(String, bool)> = None;
+        let (mut first, mut held, mut others): (Option<(String, _)>, _, _) = (None, Vec::new(), Vec::new());
+        // The origin of the last request, and its hold: mostly the next request has the same.
+        let mut last: Option<(String, Option<(Arc<str>, Timestamp)>)> = None;
         for (place, request) in requests.iter().enumerate() {
             let Ok(Addressed { url }) = serde_json::from_str(request.get()) else {
                 others.push(place);
@@ -112,24 +118,23 @@ impl RunActor {
                 last = Url::parse(&url).ok().map(|url| {
                     let (origin, key) = (url.origin().ascii_serialization(), site_key(&url, self.run.queue.sites.by, None));
                     let board = self.context.sites.board();
-                    let is_held = board.held(&origin, now).is_some() || board.held_by_hand(&key, now).is_some();
-                    (origin, is_held)
+                    let of_origin = board.hold_of(&origin, now).map(|(name, until, _)| (name, until));
+                    let longest = of_origin.into_iter().chain(board.held_by_hand(&key, now)).max_by_key(|(_, until)| *until);
+                    drop(board);
+                    (origin, longest)
                 });
             }
             match &last {
-                Some((origin, is_held)) if first.as_ref().map_or(*is_held, |first| first == origin) => {
-                    first.get_or_insert_with(|| origin.clone());
+                Some((origin, Some(hold))) if first.as_ref().is_none_or(|(first, _)| first == origin) => {
+                    first.get_or_insert_with(|| (origin.clone(), hold.clone()));
                     held.push(place);
                 }
                 _ => others.push(place),
             }
         }
-        let site = match (first, self.kind.frontier.site_of(seq)) {
-            (None, _) => return Ok(None),
-            (Some(_), Some(own)) => own,
-            (Some(origin), None) => self.kind.frontier.site_number(&origin),
-        };
-        Ok(Some(HeldPart { site, held, others }))
+        let Some((origin, hold)) = first else { return Ok(None) };
+        let site = self.kind.frontier.site_of(seq).unwrap_or_else(|| self.kind.frontier.site_number(&origin));
+        Ok(Some(HeldPart { site, hold, held, others }))
     }
 }
 
@@ -162,17 +167,15 @@ impl Handler<SiteHeld> for RunActor {
     }
 }
 
-impl Handler<SiteFreed> for RunActor {
+impl Handler<SitesFreed> for RunActor {
     type Result = ();
-    fn handle(&mut self, SiteFreed(name): SiteFreed, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("run.site_freed");
+    fn handle(&mut self, SitesFreed(released): SitesFreed, ctx: &mut Self::Context) {
+        let _timed = self.guard.timed("run.sites_freed");
         let now = Timestamp::steady();
-        self.kind.frontier.site_freed(&name, now);
-        // The hosts whose turns belong to this address.
-        let of_address: Vec<_> = self.kind.turns.turn_names.iter().filter(|(_, turn)| ***turn == *name).map(|(site, _)| *site).collect();
-        // Those that wait for a host of their domain.
-        let of_host = self.kind.turns.missed.iter().filter(|(_, host)| is_hold_of(&name, host)).map(|(site, _)| *site);
-        let freed: Vec<_> = of_host.chain(of_address).collect();
+        self.kind.frontier.sites_freed(&released, now);
+        // The hosts whose turns belong to an address, and the sites that wait for another name.
+        let others = self.kind.turns.turn_names.iter().chain(&self.kind.turns.missed);
+        let freed: Vec<_> = others.filter(|(_, name)| released.is_any_of(name)).map(|(site, _)| *site).collect();
         freed.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
         self.announce(ctx);
     }

@@ -12,6 +12,7 @@ use crate::domain::ids::{BlockId, NodeId, Seq, WorkerId};
 use crate::domain::node::Room;
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
+use crate::domain::sites::Holds;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::Requeued;
@@ -292,10 +293,10 @@ pub struct DescribeSites {
 #[rtype(result = "()")]
 pub struct SiteHeld(pub Arc<str>);
 
-/// From the service: the hold of this site was released.
+/// From the service: these holds were released.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SiteFreed(pub Arc<str>);
+pub struct SitesFreed(pub Arc<Holds>);
 
 /// The messages in the form of the shell.
 #[derive(Debug)]
@@ -443,8 +444,8 @@ impl RunHandle {
     pub fn site_held(&self, name: Arc<str>) {
         self.0.tell(SiteHeld(name));
     }
-    /// See [`SiteFreed`].
-    pub fn site_freed(&self, name: Arc<str>) {
-        self.0.tell(SiteFreed(name));
+    /// See [`SitesFreed`].
+    pub fn sites_freed(&self, released: Arc<Holds>) {
+        self.0.tell(SitesFreed(released));
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Turns {
     pub(super) turn_names: HashMap<SiteNo, Arc<str>>,
     /// The hosts whose turns the run has beside that of a site.
     pub(super) hosts: HashMap<SiteNo, Vec<Arc<str>>>,
-    /// A host that was not free when a site had its turn, so that its blocks wait.
+    /// What the blocks of a site wait for, beside the site: a host that was not free, or a held domain.
     pub(super) missed: HashMap<SiteNo, Arc<str>>,
     /// The hosts of this run that had the last turns of addresses.
     pub(super) holders: HashMap<Arc<str>, SiteNo>,
