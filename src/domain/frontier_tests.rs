@@ -6,7 +6,6 @@ use crate::domain::fingerprint::Fingerprint;
 use crate::domain::guards::Shape;
 use crate::domain::ids::WorkerId;
 use crate::domain::request::{NewRequest, RequestBatch};
-use crate::domain::sites::Holds;
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -295,7 +294,7 @@ fn a_site_that_is_freed_may_be_asked_at_once_under_all_its_names() {
     let later = T.plus_ms(600_000);
     let freed = |frontier: &mut Frontier, name: &str| {
         numbers.iter().for_each(|no| frontier.site_waits(*no, later));
-        frontier.sites_freed(&Holds::from_iter([&name.into()]), T);
+        frontier.sites_freed(&crate::domain::sites::Holds::from_iter([&name.into()]), T);
         frontier.sites(0).filter(|site| site.not_before == T).map(|site| names[site.no as usize]).collect::<Vec<_>>()
     };
     assert_eq!(freed(&mut frontier, "a.org"), ["a.org", "http://a.org:8080"]);
