@@ -362,7 +362,8 @@ class Calls(SyncCalls):
 
     def list_run_sites(self, id: str, *, cursor: str | None = None, errors: bool | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
         """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests; of a run that has ended, by
-        name. A run of another kind has none.
+        name. A host without a pace is listed only if its robots.txt is obeyed, its requests are limited
+        (`MaxPerSite`), or it is or was on hold. A run of another kind has no sites.
         """
         answer: models.RunSiteOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "errors": errors, "limit": limit}, returns="models.RunSiteOutputPage")
         return answer
@@ -995,7 +996,8 @@ class AsyncioCalls(AsyncCalls):
 
     async def list_run_sites(self, id: str, *, cursor: str | None = None, errors: bool | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
         """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests; of a run that has ended, by
-        name. A run of another kind has none.
+        name. A host without a pace is listed only if its robots.txt is obeyed, its requests are limited
+        (`MaxPerSite`), or it is or was on hold. A run of another kind has no sites.
         """
         answer: models.RunSiteOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "errors": errors, "limit": limit}, returns="models.RunSiteOutputPage")
         return answer
