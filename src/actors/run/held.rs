@@ -27,11 +27,13 @@ pub(super) struct Addressed<'a> {
     pub url: Cow<'a, str>,
 }
 
+/// The name under which a site is held, and the end of the hold.
+type Hold = (Arc<str>, Timestamp);
+
 /// The requests of a block that go to a held site, and the others, by index.
 struct HeldPart {
     site: SiteNo,
-    /// The name under which it is held, and the end of the hold.
-    hold: (Arc<str>, Timestamp),
+    hold: Hold,
     held: Vec<usize>,
     others: Vec<usize>,
 }
@@ -108,7 +110,7 @@ impl RunActor {
         })?;
         let (mut first, mut held, mut others): (Option<(String, _)>, _, _) = (None, Vec::new(), Vec::new());
         // The origin of the last request, and its hold: mostly the next request has the same.
-        let mut last: Option<(String, Option<(Arc<str>, Timestamp)>)> = None;
+        let mut last: Option<(String, Option<Hold>)> = None;
         for (place, request) in requests.iter().enumerate() {
             let Ok(Addressed { url }) = serde_json::from_str(request.get()) else {
                 others.push(place);

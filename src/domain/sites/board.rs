@@ -205,7 +205,7 @@ impl Board {
         let mut is_waiting = false;
         for name in missing {
             if is_waiting && kept_until.is_none() {
-                self.entry(name, now).next.take_if(|next| next.run == run);
+                self.sites.get_mut(name).and_then(|entry| entry.next.take_if(|next| next.run == run));
             } else {
                 is_waiting |= self.wait_for(name, run, now);
             }
@@ -259,7 +259,8 @@ impl Board {
     /// A run waits for the turn of another run. Returns whether it gets the next one.
     fn wait_for(&mut self, name: &str, run: Identity, now: Timestamp) -> bool {
         let since = self.waits_since(name, run).unwrap_or(now);
-        let entry = self.entry(name, now);
+        // A site that is held under another name may have no entry.
+        let Some(entry) = self.sites.get_mut(name) else { return false };
         if entry.next.is_some_and(|next| next.run != run && next.until > now) {
             return false;
         }
@@ -276,7 +277,7 @@ impl Board {
 
     /// A run does not use the turn of a site.
     fn give_up(&mut self, name: &str, run: Identity, kept_until: Option<Timestamp>, now: Timestamp) {
-        let entry = self.entry(name, now);
+        let Some(entry) = self.sites.get_mut(name) else { return };
         if entry.turn.take_if(|turn| turn.run == run).is_some() {
             let others = entry.next.filter(|next| next.until > now);
             entry.next = others.or_else(|| kept_until.map(|until| Next { run, since: None, until }));
