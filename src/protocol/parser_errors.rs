@@ -94,7 +94,7 @@ fn wrong_type(said: &str) -> Option<String> {
         "map" => "an object",
         "unit value" => "null",
         // integer `5`, floating point `1.5`, boolean `true`
-        other => other.strip_prefix("string ").or_else(|| Some(other.split_once('`')?.1.strip_suffix('`')?)).unwrap_or(other),
+        other => other.strip_prefix("string ").or_else(|| other.split_once('`')?.1.strip_suffix('`')).unwrap_or(other),
     };
     // The parser reads a whole number that is too large for any type as a fraction.
     if expected.starts_with("a whole number") && given.parse::<f64>().is_ok_and(|number| number >= u64::MAX as f64) {
