@@ -129,6 +129,7 @@ fn a_run_without_a_pace_rests_while_its_hosts_are_held_and_goes_on_when_they_are
             })
             .await;
             let before = grants(&api, &run).await;
+            assert!(before > 0, "{by} {held}: without a grant it would not have been found held");
             let beats = || async {
                 let (_, nodes) = api.get("/api/v1/actors?kind=node").await;
                 nodes[0]["messagesHandled"].as_u64().expect("a count")

@@ -114,9 +114,14 @@ impl RunActor {
     }
 
     /// Answers a node that has a block: it keeps the block or drops it.
-    fn keep_or_drop(&mut self, (seq, attempt, known): (Seq, u32, bool), node: NodeId, to: &NodeHandle, now: Timestamp) {
+    fn keep_or_drop(&mut self, (seq, attempt): (Seq, u32), node: NodeId, to: &NodeHandle, now: Timestamp) {
         let (identity, block_id) = (self.identity(), self.block_id(seq));
-        if (known || self.adopt(seq, node, attempt, now)) && !self.life.is_ending() {
+        let is_known =
+            self.kind.frontier.lease_of(seq).is_some_and(|lease| lease.attempt == attempt) && self.kind.frontier.renew(seq, node, now);
+        if is_known {
+            self.renew_turn(seq, now);
+        }
+        if !self.life.is_ending() && (is_known || self.adopt(seq, node, attempt, now)) {
             let site = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site));
             let is_bound = site.is_some_and(|site| self.pace(site) != Pace::FREE);
             let room = if is_bound { Room::Site } else { Room::Block };
@@ -409,21 +414,21 @@ impl Handler<NodeHolds> for RunActor {
             if self.is_probe(*seq, node) {
                 continue;
             }
-            let known = self.kind.frontier.lease_of(*seq).is_some_and(|lease| lease.attempt == *attempt)
-                && self.kind.frontier.renew(*seq, node, now);
-            if known {
-                self.renew_turn(*seq, now);
-            }
-            if known || !self.lacks_hosts(*seq) {
-                self.keep_or_drop((*seq, *attempt, known), node, &to, now);
+            if !self.lacks_hosts(*seq) {
+                self.keep_or_drop((*seq, *attempt), node, &to, now);
                 continue;
             }
             let (seq, attempt, to) = (*seq, *attempt, to.clone());
             self.with_payload(seq, ctx, move |this, payload, _| {
                 if this.is_waiting(seq) {
+                    this.kind.cache.put_leased(seq, payload);
+                }
+                this.keep_or_drop((seq, attempt), node, &to, Timestamp::steady());
+                if this.is_waiting(seq)
+                    && let Some(payload) = this.kind.cache.take_leased(seq)
+                {
                     this.kind.cache.put_ready(seq, payload);
                 }
-                this.keep_or_drop((seq, attempt, false), node, &to, Timestamp::steady());
             });
         }
         for (seq, attempt) in unlisted {

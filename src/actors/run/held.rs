@@ -10,7 +10,7 @@ use super::turns::Sink;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Seq;
 use crate::domain::request::unpack;
-use crate::domain::sites::{is_hold_of, site_key};
+use crate::domain::sites::{Holds, is_hold_of, site_key};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use actix::{Context, Handler};
@@ -140,6 +140,19 @@ impl RunActor {
     }
 }
 
+impl RunActor {
+    /// The sites to which these holds apply, or applied, ask for a turn at once.
+    fn look_again(&mut self, holds: &Holds, ctx: &mut Context<Self>) {
+        let now = Timestamp::steady();
+        self.kind.frontier.sites_freed(holds, now);
+        // The hosts whose turns belong to an address, and the sites that wait for another name.
+        let others = self.kind.turns.turn_names.iter().chain(&self.kind.turns.missed);
+        let sites: Vec<_> = others.filter(|(_, name)| holds.is_any_of(name)).map(|(site, _)| *site).collect();
+        sites.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
+        self.announce(ctx);
+    }
+}
+
 impl Handler<SiteHeld> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteHeld(name): SiteHeld, ctx: &mut Self::Context) {
@@ -166,6 +179,8 @@ impl Handler<SiteHeld> for RunActor {
             let wait_ms = self.wait_after_loss(site);
             self.turn_over(site, wait_ms, ctx);
         }
+        // It may replace a longer hold, whose end its sites wait for.
+        self.look_again(&[&name].into_iter().collect(), ctx);
     }
 }
 
@@ -173,12 +188,6 @@ impl Handler<SitesFreed> for RunActor {
     type Result = ();
     fn handle(&mut self, SitesFreed(released): SitesFreed, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.sites_freed");
-        let now = Timestamp::steady();
-        self.kind.frontier.sites_freed(&released, now);
-        // The hosts whose turns belong to an address, and the sites that wait for another name.
-        let others = self.kind.turns.turn_names.iter().chain(&self.kind.turns.missed);
-        let freed: Vec<_> = others.filter(|(_, name)| released.is_any_of(name)).map(|(site, _)| *site).collect();
-        freed.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
-        self.announce(ctx);
+        self.look_again(&released, ctx);
     }
 }

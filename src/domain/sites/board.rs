@@ -46,8 +46,10 @@ struct Next {
     run: Identity,
     /// When it began to wait; `None`: the site was free for it, and it waits for another site.
     since: Option<Timestamp>,
-    /// How long it keeps its priority.
+    /// How long it keeps its priority unless it asks again.
     until: Timestamp,
+    /// How long it may renew its priority while it waits for another site.
+    kept_until: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -197,9 +199,12 @@ impl Board {
         let Some(later) = later else { return Ok(()) };
         let kept_until =
             taken.iter().filter_map(|name| self.sites.get(*name)?.turn.filter(|turn| turn.run == run)).map(|turn| turn.kept_until);
-        // A priority that ends before the run asks again is of no use.
-        let kept_until = kept_until.max().filter(|until| *until > later.0);
-        taken.iter().for_each(|name| self.give_up(name, run, kept_until, now));
+        // A priority that ends before the run asks again is of no use. While the missing site is held, or has a long delay, others use the rest.
+        let may_keep = |until: &Timestamp| *until > later.0 && later.0 <= now.plus_ms(REMEMBERED_MS);
+        let kept_until = kept_until.max().filter(may_keep);
+        let next =
+            kept_until.map(|kept_until| Next { run, since: None, until: kept_until.min(later.0.plus_ms(REMEMBERED_MS)), kept_until });
+        taken.iter().for_each(|name| self.give_up(name, run, next, now));
         // Without a priority it waits for one site only: for the one that it waits for already, if there is one.
         missing.sort_by_key(|name| self.waits_since(name, run).unwrap_or(now));
         let mut is_waiting = false;
@@ -237,7 +242,8 @@ impl Board {
             turn.until = turn.until.min(now.plus_ms(leftover_ms));
         }
         entry.turn = entry.turn.filter(|turn| turn.until > now);
-        entry.next = entry.next.filter(|next| next.until > now || next.run == run && next.since.is_some());
+        // A run that asks a little late goes on waiting.
+        entry.next = entry.next.filter(|next| next.until.plus_ms(if next.run == run { REMEMBERED_MS } else { 0 }) > now);
         let again = now.plus_ms(LOOK_AGAIN_MS);
         if entry.turn.is_some() || entry.next.is_some_and(|next| next.run != run) {
             return Err(again);
@@ -251,7 +257,8 @@ impl Board {
             }
             Begin::Full => return Err(again),
         }
-        let kept_until = entry.next.take().map_or(now, |next| next.since.map_or(next.until, |since| now.plus_ms(2 * now.since_ms(since))));
+        let kept_until =
+            entry.next.take().map_or(now, |next| next.since.map_or(next.kept_until, |since| now.plus_ms(2 * now.since_ms(since))));
         entry.turn = Some(Turn { run, until, kept_until });
         Ok(entry.state.granted(pace))
     }
@@ -265,7 +272,7 @@ impl Board {
             return false;
         }
         if entry.turn.is_some_and(|turn| turn.run != run) {
-            entry.next = Some(Next { run, since: Some(since), until: now.plus_ms(LOOK_AGAIN_MS + REMEMBERED_MS) });
+            entry.next = Some(Next { run, since: Some(since), until: now.plus_ms(LOOK_AGAIN_MS + REMEMBERED_MS), kept_until: now });
         }
         entry.next.is_some()
     }
@@ -275,12 +282,11 @@ impl Board {
         self.sites.get(name)?.next.filter(|next| next.run == run)?.since
     }
 
-    /// A run does not use the turn of a site.
-    fn give_up(&mut self, name: &str, run: Identity, kept_until: Option<Timestamp>, now: Timestamp) {
+    /// A run does not use the turn of a site. `next` is its priority there.
+    fn give_up(&mut self, name: &str, run: Identity, next: Option<Next>, now: Timestamp) {
         let Some(entry) = self.sites.get_mut(name) else { return };
         if entry.turn.take_if(|turn| turn.run == run).is_some() {
-            let others = entry.next.filter(|next| next.until > now);
-            entry.next = others.or_else(|| kept_until.map(|until| Next { run, since: None, until }));
+            entry.next = entry.next.filter(|next| next.until > now).or(next);
         }
     }
 

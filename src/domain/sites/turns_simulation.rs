@@ -1,5 +1,5 @@
-//! Simulates runs that need the turns of one site or of several, at sites that are always busy: nobody waits for ever, and a run that waits for one
-//! site leaves the others to those who need only them.
+//! Simulates runs that need the turns of one site or of several, at sites that are always busy. No run waits without an end. A run that waits for
+//! one site leaves its other sites to the runs that need only these.
 
 use super::simulation::Dice;
 use super::{Board, Ended, Outcome, Pace};
@@ -74,6 +74,49 @@ fn a_run_that_waits_for_one_site_leaves_the_others_to_those_who_need_only_them()
         let all = turns(vec![slow, party(1, &["test", "a.test", "b.test"], block_ms), quick()], 30, seed);
         assert!(all[2] > alone * 95 / 100, "{all:?} of {alone}");
     }
+}
+
+#[test]
+fn a_run_that_does_not_ask_any_more_loses_its_priority_soon() {
+    let names = ["test", "a.test", "b.test", "c.test"].map(Arc::from);
+    let [of_b, of_c, several, other] = [1, 2, 3, 4].map(|n| Identity(uuid::Uuid::from_u128(n)));
+    let (mut board, until) = (Board::new(0), T.plus_ms(60 * MINUTE_MS));
+    let take = |board: &mut Board, name: &str, run, at| board.take(name, PACE, run, until, at);
+    let all = |board: &mut Board, at| {
+        board.take(&names[0], PACE, several, until, at).expect("nobody else needs it");
+        board.take_more(&names[..1], &names[1..], PACE, (several, until), at)
+    };
+    take(&mut board, "b.test", of_b, T).expect("it is free");
+    // It waits ten minutes for b.test.
+    let mut now = T;
+    while now < T.plus_ms(10 * MINUTE_MS) {
+        now = all(&mut board, now).expect_err("b.test is busy").0;
+    }
+    take(&mut board, "c.test", of_c, now).expect("nobody waits for it");
+    board.release("b.test", of_b, 0, now);
+    let (next, missing) = all(&mut board, now).expect_err("c.test is busy");
+    assert_eq!(&*missing, "c.test");
+    assert!(take(&mut board, "a.test", other, next).is_err(), "the run that has waited for ten minutes has priority");
+    assert!(take(&mut board, "a.test", other, next.plus_ms(4_000)).is_ok(), "it does not ask any more");
+}
+
+#[test]
+fn a_run_leaves_its_sites_to_others_while_one_of_them_is_held() {
+    let names = ["test", "a.test", "b.test", "c.test"].map(Arc::from);
+    let [of_b, several, other] = [1, 2, 3].map(|n| Identity(uuid::Uuid::from_u128(n)));
+    let (mut board, until) = (Board::new(0), T.plus_ms(60 * MINUTE_MS));
+    board.take("b.test", PACE, of_b, until, T).expect("it is free");
+    let mut now = T;
+    while now < T.plus_ms(10 * MINUTE_MS) {
+        board.take(&names[0], PACE, several, until, now).expect("nobody else needs it");
+        now = board.take_more(&names[..1], &names[1..], PACE, (several, until), now).expect_err("b.test is busy").0;
+    }
+    board.release("b.test", of_b, 0, now);
+    board.hold("c.test", now.plus_ms(5 * MINUTE_MS), None, now);
+    board.take(&names[0], PACE, several, until, now).expect("nobody else needs it");
+    let (next, _) = board.take_more(&names[..1], &names[1..], PACE, (several, until), now).expect_err("c.test is held");
+    assert_eq!(next, now.plus_ms(5 * MINUTE_MS));
+    assert!(board.take("a.test", PACE, other, until, now).is_ok());
 }
 
 #[test]
