@@ -288,7 +288,7 @@ rust_tests --lib -- store::
 rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip documents:: --skip clean_system:: --skip packaging:: \
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet:: \
     --skip hostile:: --skip redirect --skip real_input:: --skip agent_ --skip command_ --skip tls:: --skip http2:: --skip sockets:: \
-    --skip addresses:: --skip settings:: --skip prometheus:: --skip the_page \
+    --skip addresses:: --skip settings:: --skip prometheus:: --skip the_page_ \
     --skip postgres:: --skip postgres_failures:: --skip migrate::
 
 say "all tests together"

@@ -25,10 +25,10 @@ pub fn class_of(job: JobId) -> String {
 
 /// Concurrent blocks of the agent, if there are enough threads.
 const BLOCKS: u32 = 4;
-/// Maximum characters of the value of a header, because a property of the job has it.
-const MOST_HEADER: usize = crate::domain::job::limits::VALUE;
 /// Maximum characters of a job's name.
 const NAME: usize = crate::domain::job::limits::NAME;
+/// Maximum characters of a property of a job.
+const MOST_PROPERTY: usize = crate::domain::job::limits::VALUE;
 
 /// Hosts whose pages a crawl may follow links to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,7 +268,8 @@ impl CrawlOptions {
         }
     }
 
-    /// Checks that no option would silently replace another one: of several values of one header only one is sent.
+    /// Checks that no option would silently replace another one (of several values of one header only one is sent), and that the
+    /// properties of the job can hold all of them.
     ///
     /// # Errors
     /// Names the options.
@@ -283,6 +284,15 @@ impl CrawlOptions {
         }
         if has("User-Agent") && (self.user_agent.is_some() || self.contact.is_some()) {
             return Err("--header: `User-Agent` excludes --user-agent and --contact".to_owned());
+        }
+        let site = self.site().map(|site| site.to_string()).unwrap_or_default();
+        for (options, text) in [("--header, --user-agent, --contact and --proxy", site), ("--cookie", self.cookies())] {
+            let length = text.chars().count();
+            if length > MOST_PROPERTY {
+                return Err(format!(
+                    "{options}: all values together are too long: {length} characters, at most {MOST_PROPERTY} are allowed"
+                ));
+            }
         }
         Ok(())
     }
@@ -304,6 +314,11 @@ impl CrawlOptions {
     #[must_use]
     pub fn user_agent(&self) -> Option<String> {
         self.user_agent.clone().or_else(|| self.contact.as_deref().map(|contact| user_agent(Some(contact))))
+    }
+
+    /// The property `Cookies`.
+    fn cookies(&self) -> String {
+        self.cookie.join("; ")
     }
 
     /// The settings for all sites of the crawl: the property `Site`.
@@ -351,7 +366,7 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
     add("SortQuery", options.sort_query.then(|| "true".to_owned()));
     add("DropParameters", Some(options.drop_parameter.join(",")).filter(|names| !names.is_empty()));
     add("Site", options.site().map(|site| site.to_string()));
-    add("Cookies", Some(options.cookie.join("; ")).filter(|cookies| !cookies.is_empty()));
+    add("Cookies", Some(options.cookies()).filter(|cookies| !cookies.is_empty()));
     add("SiteBy", Some(options.site_by).filter(|by| *by != SiteBy::Host).map(|by| by.name().to_owned()));
     json!({ "id": id, "name": name, "jobType": "block", "properties": properties })
 }
@@ -372,9 +387,6 @@ fn header_value(text: &str) -> Result<String, String> {
     let value = text.trim();
     if value.is_empty() || value.chars().any(char::is_control) {
         return Err("a text without control characters is expected".to_owned());
-    }
-    if value.chars().count() > MOST_HEADER {
-        return Err(format!("it must have at most {MOST_HEADER} characters"));
     }
     Ok(value.to_owned())
 }

@@ -128,13 +128,18 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn options_that_would_replace_each_other_are_refused() {
+fn options_that_would_replace_each_other_or_are_too_long_are_refused() {
+    let long = "x".repeat(5_000);
     for (line, says) in [
         ("a --header X:1 --header x:2", Some("`x` is given twice")),
         ("a --header cookie:a=1 --cookie b=2", Some("--cookie")),
         ("a --header User-Agent:me --contact me@a.example", Some("--contact")),
         ("a --header user-agent:me --user-agent you", Some("--user-agent")),
         ("a --header X:1 --header Y:2 --cookie b=2 --contact me@a.example", None),
+        // A property of the job has the headers together, and one the cookies.
+        (&format!("a --header X:{long} --cookie b={long}"), None),
+        (&format!("a --header X:{long} --header Y:{long}"), Some("--header, --user-agent, --contact and --proxy: all values together")),
+        (&format!("a --cookie a={long} --cookie b={long}"), Some("--cookie: all values together")),
     ] {
         let checked = parse(line).expect(line).check_headers();
         assert_eq!(checked.is_ok(), says.is_none(), "{line}");

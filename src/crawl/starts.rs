@@ -36,12 +36,15 @@ pub(super) fn start_url(text: &str) -> Result<Url, String> {
     }
     let is_whole = text.contains("://");
     let url = crate::protocol::push::check_url(&if is_whole { text.to_owned() } else { format!("http://{text}") });
-    match url {
+    let why = match &url {
+        Err(problem) if is_whole => return Err(problem.detail.clone()),
+        Err(problem) => problem.detail.rsplit(" is not a valid URL: ").next().unwrap_or_default(),
         // mailto:me@example.com
-        Ok(url) if is_whole || url.username().is_empty() => Ok(url),
-        Err(problem) if is_whole => Err(problem.detail),
-        _ => Err(format!("`{}` is not a URL: http://example.com/ or example.com is expected", text.chars().take(100).collect::<String>())),
-    }
+        Ok(url) if !is_whole && !url.username().is_empty() => "a URL with a user name begins with http:// or https://",
+        Ok(url) => return Ok(url.clone()),
+    };
+    let shown: String = text.chars().take(100).collect();
+    Err(format!("`{shown}` is not a URL: http://example.com/ or example.com is expected ({why})"))
 }
 
 impl CrawlOptions {
@@ -102,7 +105,10 @@ impl CrawlOptions {
 fn read(lines: impl BufRead, name: &str, starts: &mut Vec<Url>) -> Result<(), CrawlError> {
     for (number, line) in lines.lines().enumerate() {
         let wrong = |why: String| CrawlError::Starts(format!("{name}, line {}: {why}", number + 1));
-        let line = line.map_err(CrawlError::file(Path::new(name)))?;
+        let line = line.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => wrong("it is not UTF-8 text".to_owned()),
+            _ => CrawlError::file(Path::new(name))(error),
+        })?;
         let line = line.trim_start_matches('\u{feff}').trim();
         if !line.is_empty() && !line.starts_with('#') {
             starts.push(start_url(line).map_err(wrong)?);
@@ -136,9 +142,20 @@ mod tests {
         let error = options.read_starts().expect_err("a bad line").to_string();
         assert!(error.contains("line 2") && error.contains("ftp"), "{error}");
         assert!(start_url("/etc/urls").is_err_and(|why| why.contains("is a path")) && start_url("a.example/x").is_ok());
-        for wrong in ["", "x y", "mailto:me@a.example", "javascript:alert(1)"] {
-            assert_eq!(start_url(wrong), Err(format!("`{wrong}` is not a URL: http://example.com/ or example.com is expected")));
+        std::fs::write(&path, b"http://a/\nhttp://b/\xe4\n").expect("a file");
+        let error = options.read_starts().expect_err("not UTF-8").to_string();
+        assert!(error.ends_with("urls, line 2: it is not UTF-8 text"), "{error}");
+        for (wrong, why) in [
+            ("", "empty host"),
+            ("x y", "invalid international domain name"),
+            ("a.example:99999", "invalid port number"),
+            ("javascript:alert(1)", "invalid port number"),
+            ("mailto:me@a.example", "a URL with a user name begins with http:// or https://"),
+            ("me:secret@a.example", "a URL with a user name begins with http:// or https://"),
+        ] {
+            assert_eq!(start_url(wrong), Err(format!("`{wrong}` is not a URL: http://example.com/ or example.com is expected ({why})")));
         }
+        assert!(start_url(&format!("a.example/{}", "x".repeat(10_000))).is_err_and(|why| why.contains("(must be at most ")));
         assert!(start_url("http://me:secret@a.example/").is_ok());
         std::fs::write(&path, "\n#\n").expect("a file");
         options.urls.clear();

@@ -33,10 +33,8 @@ pub fn unread_json(text: &[u8], path: &str, error: &serde_json::Error) -> Proble
         return unread("member", path, &error.to_string());
     }
     // The parser calls it a syntax error if something else stands where a word is expected.
-    match serde_json::from_slice::<IgnoredAny>(text) {
-        Ok(_) => unread("member", path, "a text is expected"),
-        Err(_) => Problem::malformed(why_not_json(error)),
-    }
+    let is_no_word = error.to_string().starts_with("expected value") && serde_json::from_slice::<IgnoredAny>(text).is_ok();
+    if is_no_word { unread("member", path, "a text is expected") } else { Problem::malformed(why_not_json(error)) }
 }
 
 /// Why a JSON text cannot be parsed.
@@ -44,7 +42,9 @@ pub fn unread_json(text: &[u8], path: &str, error: &serde_json::Error) -> Proble
 pub fn why_not_json(error: &serde_json::Error) -> String {
     match error.classify() {
         serde_json::error::Category::Data => plain(&error.to_string()),
-        serde_json::error::Category::Eof if error.column() == 0 => "JSON is expected, and the text is empty".to_owned(),
+        serde_json::error::Category::Eof if (error.line(), error.column()) == (1, 0) => {
+            "JSON is expected, and the text is empty".to_owned()
+        }
         _ => format!("not valid JSON: {error}"),
     }
 }
@@ -142,13 +142,15 @@ mod tests {
             list: Option<Vec<String>>,
             word: Option<Word>,
             at: Option<crate::domain::time::Timestamp>,
+            any: Option<serde_json::Value>,
         }
-        let told = |text: &str| {
-            let problem = crate::protocol::push::read_json::<Input>(text.as_bytes()).expect_err(text);
-            assert_eq!(problem.status, 400, "{text}");
+        let told = |text: &[u8]| {
+            let problem = crate::protocol::push::read_json::<Input>(text).expect_err("it cannot be read");
+            assert_eq!(problem.status, 400, "{problem}");
             (problem.field.unwrap_or_default(), problem.detail)
         };
         let cut = format!("a whole number from 0 is expected, not \"{}…", "x".repeat(SHOWN - 1));
+        let deep = "not valid JSON: recursion limit exceeded at line 1 column 145";
         for (text, field, detail) in [
             (r#"{"name":"a","every":"1s"}"#, "every", r#"a whole number from 0 is expected, not "1s""#),
             (r#"{"name":"a","every":-1}"#, "every", "a whole number from 0 is expected, not -1"),
@@ -171,9 +173,16 @@ mod tests {
             ("", "", "JSON is expected, and the text is empty"),
             (r#"{"name":"a""#, "", "not valid JSON: EOF while parsing an object at line 1 column 11"),
             (r#"{"name":"a"}}"#, "", "not valid JSON: trailing characters at line 1 column 13"),
+            ("{\"name\":\n", "", "not valid JSON: EOF while parsing a value at line 2 column 0"),
+            (r#"{"name":"a","word":}"#, "", "not valid JSON: expected value at line 1 column 20"),
+            (r#"{"name":"\ud800"}"#, "", "not valid JSON: unexpected end of hex escape at line 1 column 16"),
+            (r#"{"name":"a","every":1e999}"#, "", "not valid JSON: number out of range at line 1 column 25"),
+            (&format!(r#"{{"name":"a","any":{0}1{1}}}"#, "[".repeat(129), "]".repeat(129)), "", deep),
             (&format!(r#"{{"name":"a","every":"{}"}}"#, "x".repeat(200)), "every", cut.as_str()),
         ] {
-            assert_eq!(told(text), (field.to_owned(), detail.to_owned()), "{text}");
+            assert_eq!(told(text.as_bytes()), (field.to_owned(), detail.to_owned()), "{text}");
         }
+        let latin = "not valid JSON: invalid unicode code point at line 1 column 10".to_owned();
+        assert_eq!(told(b"{\"name\":\"\xe4\"}"), (String::new(), latin));
     }
 }

@@ -1,5 +1,5 @@
-//! Schemathesis (<https://schemathesis.readthedocs.io>) makes thousands of calls of the OpenAPI document. No journey takes longer, and tests
-//! begin in the order of their names: by its name, this one does not begin when the others are over.
+//! Schemathesis (<https://schemathesis.readthedocs.io>) makes thousands of calls of the OpenAPI document. No journey takes longer. Tests
+//! begin in the order of their names, so the name of this one makes it begin early.
 
 use crate::openapi::{document, operations};
 use crate::support::api::{Api, id, requests};

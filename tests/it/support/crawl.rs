@@ -39,7 +39,7 @@ impl Crawl {
             .collect()
     }
 
-    /// How many they are. Who waits for more of them does not parse them all again and again.
+    /// The number of these lines, without parsing them: a test that waits for more lines calls this often.
     pub fn count(&self) -> usize {
         std::fs::read(self.folder.join("pages.jsonl")).map_or(0, |text| memchr::memchr_iter(b'\n', &text).count())
     }
