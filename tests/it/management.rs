@@ -267,7 +267,7 @@ fn logs() {
             (json!([{ "text": "x".repeat(8_193) }]), 422, "[0].text"),
             (json!([{ "text": "a" }, { "text": "b", "level": "loud" }]), 422, "[1].level"),
             (json!(vec![json!({ "text": "a" }); 1_001]), 422, "lines"),
-            (json!([{ "level": 1 }]), 400, "[0]"),
+            (json!([{ "level": 1 }]), 400, "[0].text"),
         ] {
             let (got, problem) = api.post(&path, &body).await;
             assert_eq!((got, problem["field"].as_str()), (status, Some(field)), "{problem}");

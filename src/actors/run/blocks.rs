@@ -132,11 +132,6 @@ impl RunActor {
         }
     }
 
-    /// Whether a block waits for a node.
-    pub(super) fn is_waiting(&self, seq: Seq) -> bool {
-        matches!(self.kind.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued))
-    }
-
     fn lease(&mut self, node: NodeId) -> Option<(Seq, Lease)> {
         if self.life.is_ending() || self.dispatches_nothing() {
             return None;

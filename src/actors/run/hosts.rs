@@ -6,6 +6,7 @@
 use super::RunActor;
 use super::cache::Payload;
 use super::held::Addressed;
+use crate::domain::block::Phase;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Seq;
@@ -61,6 +62,11 @@ impl RunActor {
             SiteBy::Ip => Some([self.kind.frontier.site_name(site)].into()),
             SiteBy::Domain => Some(self.hosts_to_take(site, self.kind.cache.peek(seq)?)),
         }
+    }
+
+    /// Whether a block waits for a node.
+    pub(super) fn is_waiting(&self, seq: Seq) -> bool {
+        matches!(self.kind.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued))
     }
 
     /// Whether a block waits here, and the hosts whose turns it needs are not known until its requests are read.
