@@ -174,7 +174,7 @@ impl ReadOp for OverdueRuns {
     }
 }
 
-/// Free and total bytes of the disk that the store writes to; `None` if the system does not tell.
+/// Free and total bytes that the store can use of its disk, without what is reserved for others; `None` if the system does not tell.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskSpace;
 
@@ -189,6 +189,7 @@ impl ReadOp for DiskSpace {
         let folder = from.segments.parent().unwrap_or(from.segments);
         let Ok(found) = nix::sys::statvfs::statvfs(folder) else { return Ok(None) };
         let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
-        Ok(Some((bytes(found.blocks_available()), bytes(found.blocks()))))
+        let used = found.blocks().saturating_sub(found.blocks_free());
+        Ok(Some((bytes(found.blocks_available()), bytes(used + found.blocks_available()))))
     }
 }
