@@ -25,12 +25,12 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use webloom::domain::database::DatabaseAddress;
-use webloom::domain::ids::{JobId, WorkerId};
-use webloom::domain::job::{Job, JobKind, Properties};
-use webloom::domain::schedule::{Overlap, PlanState, Policies, Schedule, Trigger};
-use webloom::domain::time::Timestamp;
-use webloom::for_benches::{InsertJob, Store, StoreConfig};
+use webloom::for_tests::database::DatabaseAddress;
+use webloom::for_tests::ids::{JobId, WorkerId};
+use webloom::for_tests::job::{Job, JobKind, Properties};
+use webloom::for_tests::schedule::{Overlap, PlanState, Policies, Schedule, Trigger};
+use webloom::for_tests::time::Timestamp;
+use webloom::for_tests::{InsertJob, Store, StoreConfig};
 
 const HELP: &str = "cargo bench --bench schedule -- [options]
   --burst N,N,…      jobs due at one instant, a part each (1000,10000)

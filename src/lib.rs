@@ -5,9 +5,9 @@
 //! `tests/tidy.rs` checks that. Modules that no program outside needs are private, so that the compiler finds what is not used. `docs/architecture.md` is the map.
 
 mod config;
-pub mod domain;
+mod domain;
 mod fault;
-pub mod protocol;
+mod protocol;
 
 #[cfg(feature = "broker")]
 mod actors;
@@ -42,9 +42,11 @@ mod telemetry;
 #[cfg(feature = "tls")]
 pub mod tls;
 
-/// What the benches fill a database with. It is not part of the crate's interface.
+/// What the tests, benches and examples of this repository use besides the SDK. It is not part of the crate's interface.
 #[cfg(feature = "broker")]
 #[doc(hidden)]
-pub mod for_benches {
+pub mod for_tests {
+    pub use crate::domain::{database, fingerprint, frontier::MOST_DELIVERED, ids, job, schedule, settings, time};
+    pub use crate::protocol::{BULK, MAX_FRAME, MAX_PUSH, MAX_REPORT, api, delivery, frame, node, pack, problem, push, sign, worker};
     pub use crate::store::{InsertJob, Store, StoreConfig};
 }

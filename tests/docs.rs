@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its input is not what it must be")]
 
-use webloom::domain::fingerprint::{Fingerprint, canonical, normalized};
-use webloom::domain::ids::{BlockId, Identity, NodeId};
-use webloom::protocol::api::RunOutput;
-use webloom::protocol::node::{BlockReport, FromNode, HeartbeatCall, ToNode};
-use webloom::protocol::problem::Problem;
-use webloom::protocol::push::{Pushed, read_ack, read_push};
-use webloom::protocol::worker::{FromWorker, ToWorker};
-use webloom::protocol::{delivery, frame, pack, push, sign};
+use webloom::for_tests::fingerprint::{Fingerprint, canonical, normalized};
+use webloom::for_tests::ids::{BlockId, Identity, NodeId};
+use webloom::for_tests::api::RunOutput;
+use webloom::for_tests::node::{BlockReport, FromNode, HeartbeatCall, ToNode};
+use webloom::for_tests::problem::Problem;
+use webloom::for_tests::push::{Pushed, read_ack, read_push};
+use webloom::for_tests::worker::{FromWorker, ToWorker};
+use webloom::for_tests::{delivery, frame, pack, push, sign};
 
 const PAGE: &str = include_str!("../docs/protocol.md");
 
@@ -73,7 +73,7 @@ fn every_body_is_one() {
     let nodes = PAGE.split("## 6. A node").nth(1).unwrap();
     let call = fences(section(nodes, "### By plain HTTP"), "json")[0].1;
     serde_json::from_str::<HeartbeatCall>(call).expect("a heartbeat");
-    serde_json::from_slice::<webloom::protocol::api::JobInput>(&json("## 8. REST", 0)).expect("a job");
+    serde_json::from_slice::<webloom::for_tests::api::JobInput>(&json("## 8. REST", 0)).expect("a job");
     let run: RunOutput = serde_json::from_slice(&json("## 8. REST", 1)).expect("a run");
     assert_eq!(run.counters.left, run.counters.total - run.counters.success - run.counters.error);
     serde_json::from_slice::<Problem>(&json("## 9. Errors", 0)).expect("a problem");
@@ -134,8 +134,8 @@ fn the_dumps_are_what_they_say() {
 #[test]
 fn the_limits_are_the_code_s() {
     let limits = section(PAGE, "## 11. Limits");
-    assert_eq!((webloom::protocol::MAX_FRAME, webloom::protocol::MAX_PUSH, webloom::protocol::MAX_REPORT), (32 << 20, 32 << 20, 512 << 20));
-    for number in [push::MOST_REQUESTS, push::MOST_URL, push::MOST_KEY, webloom::domain::frontier::MOST_DELIVERED] {
+    assert_eq!((webloom::for_tests::MAX_FRAME, webloom::for_tests::MAX_PUSH, webloom::for_tests::MAX_REPORT), (32 << 20, 32 << 20, 512 << 20));
+    for number in [push::MOST_REQUESTS, push::MOST_URL, push::MOST_KEY, webloom::for_tests::MOST_DELIVERED] {
         let text = format!("{},{:03}", number / 1_000, number % 1_000);
         assert!(limits.contains(&text), "{text}");
     }

@@ -72,7 +72,7 @@ pub fn many_sites(dir: &Path, sites: u64, per_site: u64, rounds: bool) -> Result
         return Err(format!("the run has lost requests: {state}").into());
     }
     let restarted = (process::memory(broker.pid(), "VmRSS"), process::memory(broker.pid(), "VmHWM"));
-    let node = webloom::domain::ids::NodeId::random().to_string();
+    let node = webloom::for_tests::ids::NodeId::random().to_string();
     let beat = json!({ "nodeId": node, "os": "linux", "cpuCount": 1, "group": "default", "totalMemory": 1_000 }).to_string();
     let handed_out = wait(begun, || {
         let (status, _) = http.json("POST /node/heartbeat", &beat)?;

@@ -12,10 +12,10 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use webloom::domain::fingerprint::Fingerprint;
-use webloom::domain::ids::{BlockId, Identity, NodeId};
-use webloom::protocol::pack::{Builder, Entry, Head, Index};
-use webloom::protocol::{BULK, frame};
+use webloom::for_tests::fingerprint::Fingerprint;
+use webloom::for_tests::ids::{BlockId, Identity, NodeId};
+use webloom::for_tests::pack::{Builder, Entry, Head, Index};
+use webloom::for_tests::{BULK, frame};
 
 use super::socket::{Message, Socket};
 

@@ -7,8 +7,8 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use webloom::domain::ids::WorkerId;
-use webloom::protocol::{BULK, delivery, pack};
+use webloom::for_tests::ids::WorkerId;
+use webloom::for_tests::{BULK, delivery, pack};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -128,7 +128,7 @@ pub fn poll(run: &Run, worker: &str, most: usize) -> Result<Vec<u32>, Failure> {
 /// Every request has its result, whole. A node may report them in any order.
 fn check(head: &delivery::Head, requests: &[u8], results: &[u8]) -> Result<(), Failure> {
     let text = zstd::bulk::decompress(requests, head.requests_raw as usize)?;
-    let requests: Vec<webloom::protocol::push::Request> = serde_json::from_slice(&text)?;
+    let requests: Vec<webloom::for_tests::push::Request> = serde_json::from_slice(&text)?;
     let (_, opened) = pack::open(results, 64 << 20)?;
     let mut wanted: Vec<_> = requests.iter().map(|request| request.request_id).collect();
     let mut come: Vec<_> = opened.iter().map(|one| Some(one.entry.request_id)).collect();

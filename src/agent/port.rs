@@ -5,12 +5,10 @@
 //! address, can still listen there.
 
 use crate::config::addresses::Addresses;
+use crate::protocol::PORT;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpSocket;
-
-/// The default port of a broker.
-const USUAL: u16 = 55_626;
 
 /// Sockets that reserve ports while they exist. A port that cannot be reserved is skipped silently: it is already in use.
 pub fn keep_free(brokers: &Addresses) -> Vec<TcpSocket> {
@@ -22,7 +20,7 @@ pub fn keep_free(brokers: &Addresses) -> Vec<TcpSocket> {
     };
     let own = brokers.all().filter(is_here).filter_map(url::Url::port_or_known_default);
     // A broker may be started on the default port, whatever this agent's settings are.
-    own.chain([USUAL]).collect::<BTreeSet<u16>>().into_iter().filter_map(keep).collect()
+    own.chain([PORT]).collect::<BTreeSet<u16>>().into_iter().filter_map(keep).collect()
 }
 
 fn keep(port: u16) -> Option<TcpSocket> {
@@ -49,7 +47,7 @@ mod tests {
         let brokers: Addresses = format!("http://localhost:{port},http://192.0.2.1:{port}").parse().expect("addresses");
         let kept = keep_free(&brokers);
         let ports: Vec<u16> = kept.iter().filter_map(|socket| Some(socket.local_addr().ok()?.port())).collect();
-        assert!(ports.contains(&port) && ports.iter().all(|kept| [port, USUAL].contains(kept)), "only those of this machine: {ports:?}");
+        assert!(ports.contains(&port) && ports.iter().all(|kept| [port, PORT].contains(kept)), "only those of this machine: {ports:?}");
         let broker = listen(port).expect("a broker can listen there");
         drop(broker);
         listen(port).expect("and again");

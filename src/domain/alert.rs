@@ -8,8 +8,6 @@ use std::str::FromStr;
 pub const EVENTS: [&str; 6] = ["failed", "missed", "late", "silent", "recovered", "disabled"];
 /// Send attempts before a message is dropped.
 pub const MOST_ATTEMPTS: u32 = 12;
-/// Milliseconds within which similar events are collected into one message.
-pub const GATHER_MS: u64 = 60_000;
 
 const FIRST_PAUSE_MS: i64 = 1_000;
 const LONGEST_PAUSE_MS: i64 = 300_000;

@@ -39,12 +39,6 @@ impl SeenSet {
         self.len
     }
 
-    /// Whether it is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {

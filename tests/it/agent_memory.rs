@@ -10,12 +10,12 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use webloom::domain::fingerprint::Fingerprint;
-use webloom::domain::ids::{BlockId, Identity, NodeId};
-use webloom::domain::settings::DownloadSettings;
-use webloom::protocol::node::{Block, ToNode};
-use webloom::protocol::pack::Index;
-use webloom::protocol::{MAX_FRAME, frame};
+use webloom::for_tests::fingerprint::Fingerprint;
+use webloom::for_tests::ids::{BlockId, Identity, NodeId};
+use webloom::for_tests::settings::DownloadSettings;
+use webloom::for_tests::node::{Block, ToNode};
+use webloom::for_tests::pack::Index;
+use webloom::for_tests::{MAX_FRAME, frame};
 
 const FILES: usize = 40;
 const BLOCKS: usize = 5;
@@ -109,7 +109,7 @@ async fn report(mut body: web::Payload, shared: Shared) -> HttpResponse {
     }
     // Long enough for the downloads to fill whatever they may fill.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    shared.lock().expect("unpoisoned").reports.push(webloom::protocol::pack::read_index(&head).expect("a pack"));
+    shared.lock().expect("unpoisoned").reports.push(webloom::for_tests::pack::read_index(&head).expect("a pack"));
     HttpResponse::Ok().body("{}")
 }
 

@@ -115,7 +115,7 @@ fn triggers_that_are_skipped() {
         let job = api.job("skip", "it.Skip", &json!({ "Overlap": "skip", "StaleAfter": "10000" })).await;
         let path = format!("/api/v1/jobs/{job}/trigger");
         let fire = |ms_ago: i64| {
-            let planned = webloom::domain::time::Timestamp::now().plus_ms(-ms_ago);
+            let planned = webloom::for_tests::time::Timestamp::now().plus_ms(-ms_ago);
             json!({ "fireTime": planned })
         };
         let (stale, fresh) = (fire(60_000), fire(1_000));

@@ -208,7 +208,7 @@ fn a_revoked_or_expired_token_loses_what_it_has_open() {
         })
         .await;
         // Far enough away for a machine with much else to do.
-        let soon = webloom::domain::time::Timestamp::now().plus_ms(12_000);
+        let soon = webloom::for_tests::time::Timestamp::now().plus_ms(12_000);
         let brief = token(&boss, "w2", "worker", json!({ "expireTime": soon })).await;
         let mut closed = [
             welcomed(open(format!("/worker?workerid={}", id()), &worker)),

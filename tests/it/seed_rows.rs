@@ -7,7 +7,7 @@ use crate::tasks::{Raw, job, over};
 use base64::Engine as _;
 use serde_json::{Value, json};
 use std::io::Write as _;
-use webloom::domain::time::Timestamp;
+use webloom::for_tests::time::Timestamp;
 
 fn text(value: &Value) -> &str {
     value.as_str().expect("a text")

@@ -63,15 +63,15 @@ async fn upgrade(url: &str, token: Option<&str>) -> u16 {
 fn sockets_are_refused_too() {
     journey(async {
         let broker = Broker::start(TOKENS, "");
-        let node: webloom::domain::ids::NodeId = id().parse().expect("an id");
+        let node: webloom::for_tests::ids::NodeId = id().parse().expect("an id");
         let url = |sign: &str| {
             format!(
                 "{}/?nodeid={node}&operationsystem=linux&proccessorcount=4&memory=1600&nodetype=console&group=default{sign}",
                 broker.url
             )
         };
-        let good = webloom::protocol::sign::sign("node-token", node);
-        let other = webloom::protocol::sign::sign("look-token", node);
+        let good = webloom::for_tests::sign::sign("node-token", node);
+        let other = webloom::for_tests::sign::sign("look-token", node);
         assert_eq!(upgrade(&url(""), None).await, 401);
         assert_eq!(upgrade(&url(""), Some("wrong-token")).await, 401);
         assert_eq!(upgrade(&url(""), Some("work-token")).await, 403);
@@ -80,10 +80,10 @@ fn sockets_are_refused_too() {
         assert_eq!(upgrade(&url(""), Some("node-token")).await, 101);
         assert_eq!(upgrade(&url("&token=node-token"), None).await, 101);
         assert_eq!(upgrade(&url("&token=agent:node-token"), None).await, 101);
-        let now = webloom::domain::time::Timestamp::now();
+        let now = webloom::for_tests::time::Timestamp::now();
         let timed = |off_ms: i64, said_ms: i64| {
             let at = now.plus_ms(off_ms);
-            let sign = webloom::protocol::sign::sign_at("node-token", node, at);
+            let sign = webloom::for_tests::sign::sign_at("node-token", node, at);
             url(&format!("&sign={sign}&signtime={}", at.0 + said_ms))
         };
         assert_eq!(upgrade(&timed(0, 0), None).await, 101);

@@ -10,5 +10,5 @@ mod simulation;
 pub mod state_machine;
 mod words;
 
-pub use settings::{ApplicationSettings, Choice, PACKAGES, package_hash};
-pub use words::{Place, expand, of_command, split};
+pub use settings::{ApplicationSettings, Choice, PACKAGES};
+pub use words::{Place, expand, of_command};

@@ -191,12 +191,6 @@ impl StateMachine {
         &self.instances
     }
 
-    /// The reason to end the run, if it has to end.
-    #[must_use]
-    pub fn ends_for(&self) -> Option<&str> {
-        self.ending.as_ref().map(|ending| ending.reason.as_str())
-    }
-
     /// Handles an event.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
@@ -482,7 +476,7 @@ mod tests {
         assert!(reported(&mut machine, 1, InstanceReport::Over(Some("x".into())), 100_100).contains(&over));
 
         let (machine, _) = StateMachine::restore(stored, rules(), Timestamp(0), Some("by hand".into()), Timestamp(0));
-        assert_eq!(machine.ends_for(), Some("by hand"));
+        assert_eq!(machine.ending.map(|ending| ending.reason).as_deref(), Some("by hand"));
     }
 
     #[test]

@@ -45,10 +45,9 @@ mod unit;
 
 pub use dialect::Dialect;
 pub use error::InvalidCron;
-pub use next::{Note, Occurrence};
+pub use next::Occurrence;
 pub use preview::PreviewLine;
 
-use super::time::Timestamp;
 #[cfg(doc)]
 use super::zone::{FoldRule, GapRule};
 use days::Days;
@@ -106,13 +105,6 @@ impl Cron {
     #[must_use]
     pub fn describe(&self) -> String {
         self.fields().map_or_else(String::new, |fields| describe::describe(&fields, &self.days))
-    }
-
-    /// Whether a matching local time is left after this instant in any zone. If not, the expression never fires again.
-    #[must_use]
-    pub fn can_fire_after(&self, after: Timestamp) -> bool {
-        // Use the local time that is furthest behind UTC.
-        self.next_wall(after.0.div_euclid(1000).saturating_sub(26 * 3600)).is_some()
     }
 
     /// Parsing again on demand is cheaper than keeping the fields, which are rarely needed.

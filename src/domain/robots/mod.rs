@@ -13,7 +13,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use fetch::{FORBIDS_MS, Fetched, Judgement, LEAST_CACHE_MS, MOST_CACHE_MS, MOST_REDIRECTS, cache_ms, judge, robots_url};
-pub use parse::{MOST_BYTES, product_token};
+pub use fetch::{FORBIDS_MS, Fetched, MOST_REDIRECTS, cache_ms, judge, robots_url};
+pub use parse::product_token;
 pub use pattern::has_part;
 pub use rules::{Robots, Verdict};

@@ -7,8 +7,6 @@ use super::rules::{Line, Robots};
 pub const MOST_BYTES: usize = 500 << 10;
 /// Maximum number of bytes of a line; as in Google's parser.
 const MOST_LINE: usize = 2_083 * 8 - 1;
-/// Maximum number of sitemaps that are kept.
-const MOST_SITEMAPS: usize = 256;
 /// The maximum `Crawl-delay`: one day.
 const MOST_DELAY_S: f64 = 86_400.0;
 
@@ -50,14 +48,13 @@ enum Key {
     Allow,
     Disallow,
     CrawlDelay,
-    Sitemap,
 }
 
 impl Robots {
     /// The rules for a product token ([`product_token`]), or for all agents if no group names the token.
     #[must_use]
     pub fn parse(body: &[u8], token: &str) -> Self {
-        let (mut ours, mut all, mut sitemaps) = (Group::default(), Group::default(), Vec::<Box<str>>::new());
+        let (mut ours, mut all) = (Group::default(), Group::default());
         let (mut agents, mut is_named, mut has_rules) = (Agents::default(), false, false);
         for (line, text) in lines(body) {
             let Some((key, value)) = key_and_value(text) else { continue };
@@ -90,16 +87,10 @@ impl Robots {
                         group.crawl_delay_ms = group.crawl_delay_ms.max(delay_ms(value));
                     }
                 }
-                Key::Sitemap => {
-                    let url = String::from_utf8_lossy(value);
-                    if sitemaps.len() < MOST_SITEMAPS && !value.is_empty() && !sitemaps.iter().any(|known| **known == *url) {
-                        sitemaps.push(url.into());
-                    }
-                }
             }
         }
         let Group { lines, crawl_delay_ms } = if is_named { ours } else { all };
-        Self::of_lines(lines, crawl_delay_ms, sitemaps)
+        Self::of_lines(lines, crawl_delay_ms)
     }
 }
 
@@ -153,8 +144,6 @@ fn key(name: &[u8]) -> Option<Key> {
         Some(Key::Allow)
     } else if begins(&["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]) {
         Some(Key::Disallow)
-    } else if begins(&["sitemap", "site-map"]) {
-        Some(Key::Sitemap)
     } else if begins(&["crawl-delay", "crawldelay", "crawl delay"]) {
         Some(Key::CrawlDelay)
     } else {

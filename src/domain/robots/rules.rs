@@ -22,7 +22,6 @@ pub struct Robots {
     /// The concatenated patterns.
     text: Box<str>,
     crawl_delay_ms: Option<u32>,
-    sitemaps: Box<[Box<str>]>,
     is_unreachable: bool,
 }
 
@@ -55,7 +54,7 @@ impl Robots {
         Self { is_unreachable: true, ..Self::default() }
     }
 
-    pub(super) fn of_lines(mut lines: Vec<Line>, crawl_delay_ms: Option<u32>, sitemaps: Vec<Box<str>>) -> Self {
+    pub(super) fn of_lines(mut lines: Vec<Line>, crawl_delay_ms: Option<u32>) -> Self {
         lines.retain(|line| !line.pattern.is_empty());
         lines.sort_by_key(|line| (std::cmp::Reverse(line.pattern.len()), !line.is_allow));
         lines.dedup_by(|later, first| later.pattern == first.pattern && later.is_allow == first.is_allow);
@@ -66,7 +65,7 @@ impl Robots {
             text.push_str(pattern);
             rules.push(Rule { start, length, is_allow: *is_allow, line: *line });
         }
-        Self { rules: rules.into(), text: text.into(), crawl_delay_ms, sitemaps: sitemaps.into(), is_unreachable: false }
+        Self { rules: rules.into(), text: text.into(), crawl_delay_ms, is_unreachable: false }
     }
 
     fn pattern(&self, rule: &Rule) -> &str {
@@ -105,11 +104,6 @@ impl Robots {
         self.crawl_delay_ms
     }
 
-    /// The sitemaps that the file lists, in any position.
-    pub fn sitemaps(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.sitemaps.iter().map(|url| &**url)
-    }
-
     /// The file could not be fetched.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
@@ -117,10 +111,9 @@ impl Robots {
     }
 
     /// Memory on the heap, in bytes.
-    #[must_use]
+    #[cfg(test)]
     pub fn heap_bytes(&self) -> usize {
-        let sitemaps = self.sitemaps.iter().map(|url| size_of::<Box<str>>() + url.len()).sum::<usize>();
-        self.text.len() + self.rules.len() * size_of::<Rule>() + sitemaps
+        self.text.len() + self.rules.len() * size_of::<Rule>()
     }
 
     /// The stored form: one line for each rule, shorter than the file and with the line numbers of the file.
@@ -132,9 +125,6 @@ impl Robots {
         if let Some(ms) = self.crawl_delay_ms {
             let _ = writeln!(text, "delay {ms}");
         }
-        for url in &self.sitemaps {
-            let _ = writeln!(text, "sitemap {url}");
-        }
         for rule in &self.rules {
             let _ = writeln!(text, "{} {} {}", if rule.is_allow { "allow" } else { "disallow" }, rule.line, self.pattern(rule));
         }
@@ -144,13 +134,14 @@ impl Robots {
     /// Parses the stored form; `None` if the text is invalid.
     #[must_use]
     pub fn of_text(text: &str) -> Option<Self> {
-        let (mut lines, mut crawl_delay_ms, mut sitemaps, mut is_unreachable) = (Vec::new(), None, Vec::new(), false);
+        let (mut lines, mut crawl_delay_ms, mut is_unreachable) = (Vec::new(), None, false);
         for line in text.lines() {
             let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
             match name {
                 "unreachable" => is_unreachable = true,
                 "delay" => crawl_delay_ms = Some(rest.parse().ok()?),
-                "sitemap" => sitemaps.push(rest.into()),
+                // Stored by an earlier version.
+                "sitemap" => {}
                 "allow" | "disallow" => {
                     let (line, pattern) = rest.split_once(' ')?;
                     lines.push(Line { is_allow: name == "allow", line: line.parse().ok()?, pattern: pattern.to_owned() });
@@ -158,6 +149,6 @@ impl Robots {
                 _ => return None,
             }
         }
-        Some(Self { is_unreachable, ..Self::of_lines(lines, crawl_delay_ms, sitemaps) })
+        Some(Self { is_unreachable, ..Self::of_lines(lines, crawl_delay_ms) })
     }
 }

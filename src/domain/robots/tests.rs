@@ -1,3 +1,5 @@
+use super::fetch::{Judgement, LEAST_CACHE_MS};
+use super::parse::MOST_BYTES;
 use super::pattern::{escaped, target};
 use super::*;
 use crate::domain::time::Timestamp;
@@ -244,7 +246,7 @@ fn common_mistakes_are_forgiven_and_nonsense_is_not_read() {
 }
 
 #[test]
-fn delay_and_sitemaps_are_read() {
+fn the_delay_is_read() {
     let robots = |text: &str| Robots::parse(text.as_bytes(), "foobot");
     let delay = |text: &str| robots(&format!("User-agent: {text}")).crawl_delay_ms();
     assert_eq!(delay("*\nCrawl-delay: 2"), Some(2_000));
@@ -256,8 +258,6 @@ fn delay_and_sitemaps_are_read() {
     for none in ["-1", "soon", "", "NaN", "1 s"] {
         assert_eq!(delay(&format!("*\nCrawl-delay: {none}")), None, "{none}");
     }
-    let maps = robots("Sitemap: http://a/1.xml\nUser-agent: x\nsite-map: http://a/2.xml\nSitemap: http://a/1.xml\nSitemap:\n");
-    assert_eq!(maps.sitemaps().collect::<Vec<_>>(), ["http://a/1.xml", "http://a/2.xml"]);
 }
 
 #[test]

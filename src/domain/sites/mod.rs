@@ -22,5 +22,5 @@ pub use board::{Board, Granted, SiteView};
 pub use holds::Holds;
 pub use key::{SiteBy, host_of, host_of_name, is_hold_of, is_private, site_key, site_name};
 pub use pace::{DEFAULT_DELAY_MS, DelayBy, Limits, MOST_CONNECTIONS, MOST_DELAY_MS, Pace, SiteRule, SiteRules, slowest};
-pub use policy::{Named, SitePolicy, url_at};
-pub use state::{Begin, Ended, MOST_HOLD_MS, MOST_OPERATOR_MS, MOST_REST_MS, MOST_RETRY_AFTER_MS, Outcome, SiteState, Why};
+pub use policy::{SitePolicy, url_at};
+pub use state::{Begin, Ended, MOST_OPERATOR_MS, MOST_REST_MS, Outcome, SiteState, Why};

@@ -1,6 +1,7 @@
 //! Simulates many sites with seeded random numbers: paces, responses, failures, restarts and clocks that go back. After every step
 //! the guarantees hold, and a recovered site returns to its pace.
 
+use super::state::MOST_HOLD_MS;
 use super::*;
 use crate::domain::time::Timestamp;
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+use super::state::MOST_RETRY_AFTER_MS;
 use super::*;
 use crate::domain::time::Timestamp;
 use std::net::IpAddr;

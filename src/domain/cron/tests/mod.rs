@@ -1,6 +1,7 @@
 //! Tests of cron expressions, by topic.
 
-use super::{Cron, Dialect, Note, PreviewLine};
+use super::next::Note;
+use super::{Cron, Dialect, PreviewLine};
 use crate::domain::time::Timestamp;
 use crate::domain::zone::{FoldRule, GapRule, Zone, ZoneRules};
 

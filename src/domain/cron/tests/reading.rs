@@ -84,11 +84,10 @@ fn what_can_never_fire() {
     let from = Timestamp(1_790_000_000_000);
     let texts = ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31W 4 *", "0 0 L-30 2 *", "0 0 30W 2 *", "0 0 0 29 2 ? 2027", "0 0 0 1 1 ? 2026"];
     for text in texts {
-        assert!(!cron(text).can_fire_after(from), "{text}");
         assert_eq!(cron(text).next(&zone("Europe/Berlin"), ZoneRules::default(), from), None, "{text}");
     }
     for text in ["* * * * *", "0 0 29 2 *", "0 0 * 2 1#5", "0 0 0 1 1 ? 2099", "0 0 30 2 MON", "0 0 L-27 2 *"] {
-        assert!(cron(text).can_fire_after(from), "{text}");
+        assert!(cron(text).next(&zone("Europe/Berlin"), ZoneRules::default(), from).is_some(), "{text}");
     }
     let end = zone("UTC").instant("2099-12-31T23:59:59Z").unwrap();
     assert_eq!(cron("* * * * * *").next(&Zone::utc(), ZoneRules::default(), end), None);
