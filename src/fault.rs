@@ -1,9 +1,9 @@
 //! Named places where a test makes the program panic, fail or die: planned faults instead of lucky ones.
 //!
 //! Without the cargo feature `faults` every call here is empty. With it, the environment variable `WEBLOOM_FAULTS`, or
-//! `plan` in the same process, says what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
+//! `plan` in the same process, lists what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
 //! passage of `run.report` and ends the process as `kill -9` would at the fortieth of `store.commit`. `fail` lets the place fail,
-//! `hang` stops the process as `kill -STOP` would. `WEBLOOM_CLOCK_FILE` names a file that says by how many milliseconds the wall
+//! `hang` stops the process as `kill -STOP` would. `WEBLOOM_CLOCK_FILE` names a file with the number of milliseconds by which the wall
 //! clock is wrong, and may be written while the program runs.
 
 #[cfg(feature = "faults")]
@@ -57,7 +57,7 @@ mod planned {
         PLAN.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(text));
     }
 
-    /// What the file that `WEBLOOM_CLOCK_FILE` names says now: so many milliseconds is the wall clock wrong.
+    /// The content of the file that `WEBLOOM_CLOCK_FILE` names: by this many milliseconds the wall clock is wrong.
     pub fn clock_offset_ms() -> i64 {
         static FILE: LazyLock<Option<std::path::PathBuf>> = LazyLock::new(|| std::env::var_os("WEBLOOM_CLOCK_FILE").map(Into::into));
         let text = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok());

@@ -1,7 +1,7 @@
 //! Resolves the names of sites, for agents and for brokers whose jobs count sites by address. By DNS, with a cache: an answer is kept as long as it allows (TTL), also that there is no such name.
 //!
 //! `/etc/hosts` and `/etc/resolv.conf` are obeyed, and read again when they have changed. Names without a dot and those in `.local`, which may be known
-//! to other sources than DNS, are left to the system's resolver, and so is everything if the setting says so.
+//! to other sources than DNS, are left to the system's resolver, and so is everything if the setting asks for it.
 
 use crate::domain::name_servers::NameServers;
 use hickory_resolver::TokioResolver;

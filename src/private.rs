@@ -26,7 +26,7 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Takes the rights of all others from a file or a folder, if it is there. If that is refused, a log line says so.
+/// Takes the rights of all others from a file or a folder, if it is there. If that is refused, it is logged.
 pub fn keep(path: &Path) {
     let Ok(meta) = path.metadata() else { return };
     let mode = meta.permissions().mode() & 0o7777;

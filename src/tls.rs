@@ -130,7 +130,7 @@ fn client_with(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// For whoever asks the process for a provider. An error only says that somebody was here before.
+/// For code that uses the default provider of the process. An error only means that one is installed already.
 fn provide() {
     let _ = CryptoProvider::install_default(ring::default_provider());
 }

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its input is not what it must be")]
 
+use webloom::for_tests::api::RunOutput;
 use webloom::for_tests::fingerprint::{Fingerprint, canonical, normalized};
 use webloom::for_tests::ids::{BlockId, Identity, NodeId};
-use webloom::for_tests::api::RunOutput;
 use webloom::for_tests::node::{BlockReport, FromNode, HeartbeatCall, ToNode};
 use webloom::for_tests::problem::Problem;
 use webloom::for_tests::push::{Pushed, read_ack, read_push};
@@ -134,7 +134,10 @@ fn the_dumps_are_what_they_say() {
 #[test]
 fn the_limits_are_the_code_s() {
     let limits = section(PAGE, "## 11. Limits");
-    assert_eq!((webloom::for_tests::MAX_FRAME, webloom::for_tests::MAX_PUSH, webloom::for_tests::MAX_REPORT), (32 << 20, 32 << 20, 512 << 20));
+    assert_eq!(
+        (webloom::for_tests::MAX_FRAME, webloom::for_tests::MAX_PUSH, webloom::for_tests::MAX_REPORT),
+        (32 << 20, 32 << 20, 512 << 20)
+    );
     for number in [push::MOST_REQUESTS, push::MOST_URL, push::MOST_KEY, webloom::for_tests::MOST_DELIVERED] {
         let text = format!("{},{:03}", number / 1_000, number % 1_000);
         assert!(limits.contains(&text), "{text}");

@@ -174,7 +174,7 @@ impl Sites {
             return false;
         }
         if fetches.len() >= MOST_FETCHES {
-            // Of runs whose actors ended without a word.
+            // Of runs whose actors ended without giving them up.
             fetches.retain(|_, (_, until)| *until > now);
         }
         fetches.insert(key.clone(), (run, until));

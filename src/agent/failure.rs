@@ -59,7 +59,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
-/// What layers of the HTTP client add to the cause of an error. The kind of the error says it.
+/// What layers of the HTTP client add to the cause of an error. The kind of the error says the same.
 const LAYERS: [&str; 5] = ["client error (Connect)", "client error (SendRequest)", "dns error", "error resolving DNS", "tcp connect error"];
 
 /// The causes as text, without repetitions and without the URL, which the result already has.

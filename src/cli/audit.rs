@@ -74,7 +74,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 const NAMED: [(&str, Noun); 6] =
     [("job", JOB), ("job", DELETED_JOB), ("group", GROUP), ("node", NODE), ("worker", WORKER), ("alert", ALERT)];
 
-/// The text by which the audit knows an object. Digits that are nobody's name, or part of several ids, are left to the broker: the object
+/// The text by which the audit knows an object. Digits that are no name, or part of several ids, are sent to the broker as they are: the object
 /// may have been deleted.
 async fn object_of(client: &Client, kind: Option<&str>, text: String) -> Result<String, Failure> {
     let is_id_part = text.parse::<IdPart>().is_ok();

@@ -35,7 +35,7 @@ enum Command {
 ///
 /// Copies every table, the results that wait for workers, and all packages to an empty store; reads the target back and compares it with the
 /// source. Refused while a broker leads one of the two. No broker starts on a target whose copy was interrupted; the same command begins
-/// anew. The source stays as it is. Brokers must not go on with both.
+/// again. The source stays as it is. Brokers must not go on with both.
 #[derive(Debug, ClapArgs)]
 struct CopyArgs {
     /// The source: an SQLite file, or postgres://user:password@host/database

@@ -1,4 +1,4 @@
-//! What the broker says about the sites of a crawl: which errors are news, and whether the crawl can reach any of its starts.
+//! Reads what the broker knows about the sites of a crawl: which errors are news, and whether the crawl can reach any of its starts.
 
 use crate::domain::sites::{host_of, host_of_name};
 use crate::domain::time::Timestamp;

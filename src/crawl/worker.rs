@@ -138,7 +138,7 @@ impl CrawlWorker {
             return Ok(false);
         }
         if let Some(depths) = self.depths.as_ref().filter(|_| hop.key.is_none() && !is_list) {
-            // The chain of redirects is told by the request below.
+            // The request below contains the chain of redirects.
             let links = vec![canonical(hop.target.clone()).into()];
             let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth, links, is_redirect: true };
             let mut all = depths.borrow_mut().read(links)?;

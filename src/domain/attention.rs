@@ -17,7 +17,7 @@ pub const MOST_OF_A_KIND: usize = 20;
 const LEAST_PART: u64 = 20;
 const LEAST_BYTES: u64 = 1 << 30;
 
-/// Whether a disk with so many free bytes is nearly full: less than a twentieth or less than 1 GiB is free.
+/// Whether a disk with this many free bytes is nearly full: less than a twentieth or less than 1 GiB is free.
 #[must_use]
 pub fn is_nearly_full(free: u64, total: u64) -> bool {
     free < LEAST_BYTES || free < total / LEAST_PART

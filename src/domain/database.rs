@@ -95,7 +95,7 @@ pub enum SslMode {
     VerifyFull,
 }
 
-/// How long the answer to a statement may take, unless the URL says otherwise.
+/// How long the answer to a statement may take, unless the URL has another value.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// The URL of a PostgreSQL database. Its texts never contain the password.

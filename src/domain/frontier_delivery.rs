@@ -70,7 +70,7 @@ impl Frontier {
         self.take_back_where(|_, delivery| delivery.worker == Some(worker)) > 0
     }
 
-    /// A worker says which blocks it has. Its other deliveries were in answers that it did not receive: they become available again.
+    /// A worker lists the blocks that it has received. Its other deliveries were in answers that it did not receive: they become available again.
     /// Returns their number.
     pub fn keep_only(&mut self, worker: WorkerId, held: &[Seq]) -> usize {
         self.take_back_where(|seq, delivery| delivery.worker == Some(worker) && !held.contains(&seq))

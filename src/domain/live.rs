@@ -86,7 +86,7 @@ impl Change {
 
 /// The pause after a look that took so long. It brings news if the answer has changed and the look before showed no change.
 ///
-/// So many paths are watched, and so many looks were made at once, among which the time is divided. Up to the longest pause, the looks at
+/// This many paths are watched, and this many looks were made at once, among which the time is divided. Up to the longest pause, the looks at
 /// all paths together take half a core.
 #[must_use]
 pub fn pause(took: Duration, is_news: bool, paths: usize, at_once: usize) -> Duration {

@@ -127,7 +127,7 @@ pub struct NodeLoad {
 
 /// A load that is like the stored one is not stored again for this many milliseconds.
 const STORE_EVERY_MS: i64 = 30_000;
-/// A difference of so many percent of the processors is news.
+/// A difference of this many percent of the processors is stored.
 const CPU_NEWS: u32 = 5;
 /// A difference of one part in this many of the free memory is news.
 const MEMORY_NEWS: u64 = 20;
@@ -136,7 +136,7 @@ impl NodeLoad {
     /// A stored load is followed by another one within this many milliseconds, if the node is connected.
     pub const VALID_MS: i64 = 2 * STORE_EVERY_MS;
 
-    /// Whether this load is to be stored, after `stored` was stored so many milliseconds ago. Most nodes of a fleet do the same as
+    /// Whether this load is to be stored, after `stored` was stored this many milliseconds ago. Most nodes of a fleet do the same as
     /// before, so this is what a heartbeat costs.
     #[must_use]
     pub fn is_news(&self, stored: &Self, age_ms: i64) -> bool {

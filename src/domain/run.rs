@@ -29,7 +29,7 @@ pub enum RunState {
     Scheduled,
     /// It works.
     Running,
-    /// It failed; `reason` says why.
+    /// It failed; `reason` has the cause.
     Failed,
     /// It ended successfully.
     Success,

@@ -1,6 +1,6 @@
 //! Time series of the broker: what happened in each step of time, kept in three rings of coarser and coarser steps.
 //!
-//! A [`Point`] says what happened in one step: sums (runs that ended, bytes) and gauges (nodes online). Points of steps that follow
+//! A [`Point`] contains what happened in one step: sums (runs that ended, bytes) and gauges (nodes online). Points of steps that follow
 //! each other merge into the point of a longer step, so a ring of longer steps needs no pass of its own: each new point is merged into
 //! the current point of each ring. A ring keeps its newest rows and no others, whatever the clock does.
 //!

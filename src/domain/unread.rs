@@ -7,7 +7,7 @@ pub const MOST_MESSAGES: usize = 1_000;
 /// Maximum bytes of the messages that wait, if there are several.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// See the module documentation. A message is of any type; its sender says how many bytes it has.
+/// See the module documentation. A message is of any type; its sender states its length in bytes.
 #[derive(Debug)]
 pub struct Unread<M> {
     messages: VecDeque<(M, usize)>,

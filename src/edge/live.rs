@@ -31,7 +31,7 @@ const MOST_PATHS_OF_TOKEN: usize = MOST_PATHS / 4;
 const MOST_PATH: usize = 4_096;
 /// The longest answer.
 const MOST_ANSWER: usize = 1 << 20;
-/// An answer in memory needs up to so many times its length: its text, its value and the last difference.
+/// An answer in memory needs up to this many times its length: its text, its value and the last difference.
 const FACTOR: usize = 6;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -216,7 +216,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// Ends if there is nobody to tell. Decided together with [`Live::watch`], so that no window joins a path that ends.
+    /// Ends if no window watches it. Decided together with [`Live::watch`], so that no window joins a path that ends.
     fn is_left(&self) -> bool {
         let mut paths = self.live.paths();
         let is_left = self.sender.receiver_count() == 0;

@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 
 const ABOUT: &str = "Webloom schedules work and carries it out on a fleet of machines. This document is made from the broker's \
     own route table. Unknown members of bodies are refused where \
-    a schema says so (`additionalProperties`), and ignored elsewhere. Ids are read as 32 hexadecimal digits, with dashes or without, and \
+    a schema forbids them (`additionalProperties: false`), and ignored elsewhere. Ids are read as 32 hexadecimal digits, with dashes or without, and \
     written in lower case without. In a path an id may be \
     given as its `number` too, which fits 64 bits and is written as a text. Every error is a problem of RFC 9457. An address that is not here answers 404; a method that is \
     not here answers 405, and its `Allow` names those that are. A broker without tokens asks for none and answers to loopback \
@@ -55,7 +55,7 @@ static DOCUMENT: LazyLock<Bytes> =
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/openapi.json").get(document, |op| {
         op.named("readOpenApi")
-            .says("This document. All of it is public, so no token is needed.")
+            .description("This document. All of it is public, so no token is needed.")
             .admits(|edge, request| allow_anyone(edge, request).map(|()| None), refused)
             .answers::<Map<String, Value>>(200, "An OpenAPI 3.1 document.")
             .may_fail(&[403])
@@ -110,9 +110,9 @@ fn names_in(path: &str) -> impl Iterator<Item = &str> {
 /// The parts of the document that hold schemas.
 impl Schemas {
     fn operation(&mut self, operation: &Operation, tag: &str, path: &str, nth: usize) -> Value {
-        let summary = operation.says.split_inclusive(['.', ':']).next().unwrap_or_default().trim_end_matches(['.', ':']);
+        let summary = operation.description.split_inclusive(['.', ':']).next().unwrap_or_default().trim_end_matches(['.', ':']);
         let name = if nth == 0 { operation.name.to_owned() } else { format!("{}{}", operation.name, nth + 1) };
-        let mut out = json!({ "operationId": name, "tags": [tag], "summary": summary, "description": operation.says });
+        let mut out = json!({ "operationId": name, "tags": [tag], "summary": summary, "description": operation.description });
         let mut parameters = Vec::new();
         if let Some(query) = operation.query {
             parameters = query_parameters(query(&mut self.bodies).into());
@@ -152,29 +152,29 @@ impl Schemas {
     }
 
     fn path_parameter(&mut self, name: &str, resource: &Resource) -> Value {
-        if let Some((_, says)) = resource.texts.iter().find(|text| text.0 == name) {
+        if let Some((_, description)) = resource.texts.iter().find(|text| text.0 == name) {
             let schema = json!({ "type": "string", "minLength": 1 });
-            return json!({ "name": name, "in": "path", "required": true, "description": says, "schema": schema });
+            return json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema });
         }
         let schema: Value = self.bodies.subschema_for::<NumberOr<Identity>>().into();
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
     }
 
     fn answer(&mut self, answer: &Answer) -> Value {
-        let mut out = json!({ "description": answer.says });
+        let mut out = json!({ "description": answer.description });
         for (media_type, shape) in &answer.contents {
             let schema = shape.map(|shape| Value::from(shape(&mut self.answers)));
             out["content"][media_type] = schema.map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
         }
-        for (name, says) in &answer.headers {
-            out["headers"][name] = json!({ "description": says, "schema": { "type": "string" } });
+        for (name, description) in &answer.headers {
+            out["headers"][name] = json!({ "description": description, "schema": { "type": "string" } });
         }
         out
     }
 
-    fn failure(&mut self, (status, _, says): &(u16, &str, &str)) -> Value {
+    fn failure(&mut self, (status, _, description): &(u16, &str, &str)) -> Value {
         let schema: Value = self.answers.subschema_for::<Problem>().into();
-        let mut out = json!({ "description": says, "content": { MEDIA_TYPE: { "schema": schema } } });
+        let mut out = json!({ "description": description, "content": { MEDIA_TYPE: { "schema": schema } } });
         let header = match status {
             401 => Some(("WWW-Authenticate", json!({ "type": "string" }))),
             429 | 503 => Some(("Retry-After", json!({ "type": "integer", "description": "Seconds." }))),

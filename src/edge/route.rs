@@ -36,7 +36,7 @@ pub struct Resource {
     routes: Vec<Box<dyn Fn() -> actix_web::Route>>,
 }
 
-/// A resource at this path; a part in braces is an id unless [`Resource::text`] says otherwise.
+/// A resource at this path; a part in braces is an id unless [`Resource::text`] describes it.
 pub fn resource(path: &'static str) -> Resource {
     Resource { paths: vec![path], tag: "", texts: Vec::new(), operations: Vec::new(), ignores_parameters: false, routes: Vec::new() }
 }
@@ -76,8 +76,8 @@ impl Resource {
     }
 
     /// This path segment is a text and not an id.
-    pub fn text(mut self, name: &'static str, says: &'static str) -> Self {
-        self.texts.push((name, says));
+    pub fn text(mut self, name: &'static str, description: &'static str) -> Self {
+        self.texts.push((name, description));
         self
     }
 
@@ -168,7 +168,7 @@ pub(super) struct Body {
 /// One of the success responses.
 pub(super) struct Answer {
     pub(super) status: u16,
-    pub(super) says: &'static str,
+    pub(super) description: &'static str,
     pub(super) contents: Vec<(&'static str, Option<Shape>)>,
     pub(super) headers: Vec<(&'static str, &'static str)>,
 }
@@ -177,7 +177,7 @@ pub(super) struct Answer {
 pub struct Operation {
     pub(super) method: Method,
     pub(super) name: &'static str,
-    pub(super) says: &'static str,
+    pub(super) description: &'static str,
     pub(super) access: Access,
     /// Unknown parameters are ignored.
     pub(super) ignores_parameters: bool,
@@ -189,7 +189,7 @@ pub struct Operation {
     pub(super) only_leader: bool,
     /// Its handler shows a token that is limited to groups only their jobs.
     pub(super) limits_itself: bool,
-    /// The run that it makes says who made it, so the audit does not list the call.
+    /// The run that it makes records who made it, so the audit does not list the call.
     pub(super) is_recorded_in_its_run: bool,
     /// Windows may watch its answers (`/live`).
     pub(super) is_live: bool,
@@ -200,7 +200,7 @@ impl Operation {
         Self {
             method,
             name: "",
-            says: "",
+            description: "",
             access: Access::Unstated,
             ignores_parameters: false,
             query: None,
@@ -221,8 +221,8 @@ impl Operation {
     }
 
     /// The description; its first sentence is the title.
-    pub fn says(mut self, says: &'static str) -> Self {
-        self.says = says;
+    pub fn description(mut self, description: &'static str) -> Self {
+        self.description = description;
         self
     }
 
@@ -288,24 +288,24 @@ impl Operation {
         self
     }
 
-    fn answer(mut self, status: u16, says: &'static str, contents: Vec<(&'static str, Option<Shape>)>) -> Self {
-        self.answers.push(Answer { status, says, contents, headers: Vec::new() });
+    fn answer(mut self, status: u16, description: &'static str, contents: Vec<(&'static str, Option<Shape>)>) -> Self {
+        self.answers.push(Answer { status, description, contents, headers: Vec::new() });
         self
     }
 
     /// It returns JSON of this type.
-    pub fn answers<T: JsonSchema>(self, status: u16, says: &'static str) -> Self {
-        self.answer(status, says, vec![("application/json", Some(shape::<T>))])
+    pub fn answers<T: JsonSchema>(self, status: u16, description: &'static str) -> Self {
+        self.answer(status, description, vec![("application/json", Some(shape::<T>))])
     }
 
     /// It returns JSON of this type, or the bulk form to clients that accept it.
-    pub fn answers_or_bulk<T: JsonSchema>(self, status: u16, says: &'static str) -> Self {
-        self.answer(status, says, vec![("application/json", Some(shape::<T>)), (BULK, None)])
+    pub fn answers_or_bulk<T: JsonSchema>(self, status: u16, description: &'static str) -> Self {
+        self.answer(status, description, vec![("application/json", Some(shape::<T>)), (BULK, None)])
     }
 
     /// It returns bytes of this media type.
-    pub fn answers_as(self, status: u16, media_type: &'static str, says: &'static str) -> Self {
-        self.answer(status, says, vec![(media_type, None)])
+    pub fn answers_as(self, status: u16, media_type: &'static str, description: &'static str) -> Self {
+        self.answer(status, description, vec![(media_type, None)])
     }
 
     /// The previous response may have this media type instead.
@@ -317,14 +317,14 @@ impl Operation {
     }
 
     /// It returns no body.
-    pub fn answers_nothing(self, status: u16, says: &'static str) -> Self {
-        self.answer(status, says, Vec::new())
+    pub fn answers_nothing(self, status: u16, description: &'static str) -> Self {
+        self.answer(status, description, Vec::new())
     }
 
     /// The previous response has this header.
-    pub fn with_header(mut self, name: &'static str, says: &'static str) -> Self {
+    pub fn with_header(mut self, name: &'static str, description: &'static str) -> Self {
         if let Some(answer) = self.answers.last_mut() {
-            answer.headers.push((name, says));
+            answer.headers.push((name, description));
         }
         self
     }

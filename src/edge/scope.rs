@@ -1,7 +1,7 @@
 //! Tokens that are limited to groups of jobs: what they may call, and which jobs and runs they see.
 //!
 //! A job or run of another group is answered as if it did not exist. A call that is not about a job or a run is rejected, unless the route
-//! table says that its handler limits itself.
+//! table states that its handler limits itself.
 
 use super::Edge;
 use super::auth::Caller;

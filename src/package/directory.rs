@@ -1,4 +1,4 @@
-//! The directory at the end of a zip, looked at before anything is made of it: how many entries it says it has, what they are
+//! The directory at the end of a zip, looked at before anything is made of it: how many entries it states, what they are
 //! called, and whether a name comes twice. A reader that keeps entries by their names does not see that.
 
 use super::entries::{MOST_ENTRIES, Names, bad, too_large, too_many};
@@ -33,7 +33,7 @@ fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
     bytes[at..at + width].iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
-/// What the record at the end says.
+/// The content of the record at the end.
 struct End {
     entries: u64,
     bytes: u64,
@@ -75,7 +75,7 @@ pub(super) fn check(file: &mut (impl Read + Seek)) -> Result<Directory, ProgramE
         rest = rest.get(ENTRY + name + more..).ok_or_else(|| bad("its directory is cut"))?;
     }
     if entries as u64 != end.entries {
-        return Err(bad("its directory has not as many entries as it says"));
+        return Err(bad("its directory does not have the number of entries that it states"));
     }
     Ok(Directory { start, entries })
 }

@@ -14,7 +14,7 @@ const MOST_NAME: usize = 255;
 const MOST_DEPTH: usize = 32;
 /// Unpacked bytes for each packed one; deflate itself reaches 1,032.
 const MOST_RATIO: u64 = 200;
-/// Below this many bytes nobody asks for the ratio: a small file of blanks is no attack.
+/// Below this many bytes the ratio is not checked: a small file of blanks is no attack.
 const RATIO_FROM: u64 = 16 << 20;
 /// Unpacked bytes for each that a package may have.
 const UNPACKED: u64 = 4;
@@ -178,7 +178,7 @@ impl<'a> Entries<'a> {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) => return Err(bad(e)),
             };
-            // Counted as it comes: what the package says of its sizes may be a lie.
+            // Counted as it is unpacked: the sizes that the package states may be wrong.
             self.left = self.left.checked_sub(read as u64).ok_or_else(|| too_large("the package unpacks to too much"))?;
             if let Some(file) = &mut file {
                 io::Write::write_all(file, &piece[..read]).map_err(|e| written(&path, &e))?;

@@ -1,7 +1,7 @@
 //! The files that programs come in: a zip or a tar.gz. The agent unpacks them; the broker and the command line read them by the
 //! same rules before they take one.
 //!
-//! Promises: an entry never leads out of its folder, and no more is unpacked than is allowed, whatever the file says of itself.
+//! Promises: an entry never leads out of its folder, and no more is unpacked than is allowed, whatever sizes the file states.
 
 mod directory;
 mod entries;

@@ -33,7 +33,7 @@ fn read(package: &mut File, entries: &mut Entries<'_>) -> Result<(), ProgramErro
 /// Unpacks into `folder`, which is not there before; if this fails, it is not there after. Blocks.
 ///
 /// # Errors
-/// The package is bad; the kind says how.
+/// The package is bad; the kind is the reason.
 pub fn unpack(mut package: File, folder: &Path, bounds: Bounds) -> Result<(), ProgramError> {
     let failed = |e: std::io::Error| refusal(ProgramErrorKind::Spawn, format!("the package cannot be unpacked: {e}"));
     let draft = folder.with_extension("draft");

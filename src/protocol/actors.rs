@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct KindOutput {
     /// registry, job, run, node, worker, session …
     pub kind: String,
-    /// The actor that supervises them; absent for those that nobody restarts.
+    /// The actor that supervises them; absent for those that are not restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Number of actors.
@@ -74,11 +74,11 @@ pub struct RecentOutput {
     pub time: u32,
 }
 
-/// How often so many messages waited.
+/// How often this many messages waited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DepthOutput {
-    /// At most so many messages, and more than in the line before; absent in the last line, which has all others.
+    /// At most this many messages, and more than in the line before; absent in the last line, which has all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to: Option<u64>,
     /// How often.

@@ -20,7 +20,7 @@ pub struct AuditOutput {
     /// The address that the connection came from.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<String>,
-    /// What a proxy or a standby says of the caller's address (`X-Forwarded-For`). The broker does not check it.
+    /// The caller's address according to a proxy or a standby (`X-Forwarded-For`). The broker does not check it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub forwarded_for: Option<String>,
     /// The operation, by its name in the OpenAPI document: `updateJob`.

@@ -13,7 +13,7 @@ pub struct Metric {
     pub name: String,
     /// counter, gauge or histogram.
     pub kind: String,
-    /// What it says.
+    /// Its meaning.
     pub help: String,
     /// Labels and value of each sample; none of a histogram.
     pub samples: Vec<(Vec<(String, String)>, f64)>,

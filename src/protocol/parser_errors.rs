@@ -56,7 +56,7 @@ fn plain(error: &str) -> String {
     wrong_type(said).or_else(word).unwrap_or_else(|| said.to_owned())
 }
 
-/// Without the position: the path says more.
+/// Without the position: the path is more useful.
 fn without_place(error: &str) -> &str {
     let is_place = |place: &str| place.split(" column ").all(|number| number.bytes().all(|b| b.is_ascii_digit()));
     error.rsplit_once(" at line ").filter(|(_, place)| is_place(place)).map_or(error, |(said, _)| said)

@@ -46,7 +46,7 @@ pub struct DiscardInput {
     pub max_depth: Option<u32>,
     /// Without a condition: all that are pending.
     pub all: bool,
-    /// At most so many, 1 to 10,000; 1,000 if absent.
+    /// At most this many, 1 to 10,000; 1,000 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: Option<usize>,

@@ -80,7 +80,7 @@ impl Page {
         self.error.is_none() && (100..400).contains(&self.status)
     }
 
-    /// Whether the site has named another URL instead of a page. Unless the job says otherwise, the run requests that URL by itself.
+    /// Whether the site has named another URL instead of a page. Unless the job changes that, the run requests that URL by itself.
     #[must_use]
     pub fn is_redirect(&self) -> bool {
         self.error.is_none() && is_redirect(self.status) && self.header("location").is_some()

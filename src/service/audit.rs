@@ -24,7 +24,7 @@ pub struct AuditedCall {
     pub role: Option<&'static str>,
     /// The address that the connection came from.
     pub address: Option<String>,
-    /// What a proxy or a standby says of the caller's address.
+    /// The caller's address according to a proxy or a standby.
     pub forwarded_for: Option<String>,
     /// The operation.
     pub operation: &'static str,

@@ -22,7 +22,7 @@ impl Service {
             ms("--worker-offline", times.worker_offline, "A worker that is silent for this long is lost."),
             ms("--grace", times.grace, "A peer whose connection broke may connect again within this time and keep its work."),
             ms("--lease-ms", context.lease_ms, "If the leader gives no sign of life for this long, another broker takes over."),
-            of("--keep-runs", keep.runs.to_string(), "Ended runs that are kept of each job, unless the job says otherwise."),
+            of("--keep-runs", keep.runs.to_string(), "Ended runs that are kept of each job, unless the job has its own number."),
             ms("--keep-days", keep.age_ms, "Ended runs, the ledger, changes and alerts are deleted after this time."),
             of("--keep-logs-mb", (keep.log_bytes >> 20).to_string(), "MB of logs of all runs together."),
             ms("--clean-every", keep.every_ms, "Interval between two cleanings."),

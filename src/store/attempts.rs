@@ -1,4 +1,4 @@
-//! The attempts of runs that had more than one. A run that succeeds at once has no row here: its own row says all.
+//! The attempts of runs that had more than one. A run that succeeds at once has no row here: its own row has the same facts.
 
 use super::columns::{damaged, id};
 use super::dialect::{Conn, OnConflict};

@@ -23,7 +23,7 @@ pub struct AuditRow {
     pub role: Option<String>,
     /// The address that the connection came from.
     pub address: Option<String>,
-    /// What a proxy or a standby says of the caller's address.
+    /// The caller's address according to a proxy or a standby.
     pub forwarded_for: Option<String>,
     /// The operation, by its name in the OpenAPI document.
     pub operation: String,

@@ -93,7 +93,7 @@ impl Custody {
         match check_term(conn, self.term()).and_then(|()| write(conn)) {
             Ok(written) => dialect::commit(conn).map(|()| written),
             Err(error) => {
-                // The error matters more than what the rollback of a broken connection says.
+                // The error matters more than the result of the rollback of a broken connection.
                 let _ = dialect::rollback(conn);
                 Err(error)
             }

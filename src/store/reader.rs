@@ -50,7 +50,7 @@ impl Reader {
     }
 }
 
-/// Waits a little for a server that restarts: an actor that cannot read ends and begins anew, and may do that only so often.
+/// Waits a little for a server that restarts: an actor that cannot read ends and is started again, and the number of restarts is limited.
 fn connect(address: &DatabaseAddress, gauge: &Gauge) -> Result<Conn, StoreError> {
     let begin = Instant::now();
     loop {

@@ -173,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// All or nothing, in all cases. After an error nothing is written, except for [`StoreError::Unknown`]; the flag tells whether one of
+    /// All or nothing, in all cases. After an error nothing is written, except for [`StoreError::Unknown`]; the flag is set if one of
     /// the operations may be the cause.
     fn transaction(&mut self, slots: &mut [Slot], begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
         if self.fence.ended.borrow().is_some() {
@@ -247,7 +247,7 @@ impl Writer {
         self.fence.ended.send_replace(Some(why));
     }
 
-    /// Looks up what became of a transaction whose commit had no answer, until that is known. Nothing is repeated and nobody is answered
+    /// Looks up what became of a transaction whose commit had no answer, until that is known. Nothing is repeated and no caller is answered
     /// before. `None`: it cannot be known any more, and this broker must end.
     fn find_out(&self, error: &str) -> Option<Found> {
         let (term, batch) = (self.turn.term, self.turn.batch.map_or(0, |(_, number)| number));

@@ -57,7 +57,7 @@ struct Signal {
 /// How a request ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
-    /// The collector has it, except so many items, for this reason.
+    /// The collector has it, except this many items, for this reason.
     Done(u64, String),
     /// It may be accepted later.
     Later(String),

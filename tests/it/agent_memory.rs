@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use webloom::for_tests::fingerprint::Fingerprint;
 use webloom::for_tests::ids::{BlockId, Identity, NodeId};
-use webloom::for_tests::settings::DownloadSettings;
 use webloom::for_tests::node::{Block, ToNode};
 use webloom::for_tests::pack::Index;
+use webloom::for_tests::settings::DownloadSettings;
 use webloom::for_tests::{MAX_FRAME, frame};
 
 const FILES: usize = 40;

@@ -46,7 +46,7 @@ struct Handled {
     types: Vec<Messages>,
     /// The last ones, the newest last: place of the type, begin, and microseconds.
     recent: VecDeque<(u8, u32, Instant)>,
-    /// How often so many waited, by the bounds, and how often more.
+    /// How often this many waited, by the bounds, and how often more.
     depths: [u32; DEPTHS.len() + 1],
 }
 

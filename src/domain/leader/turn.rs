@@ -6,7 +6,7 @@
 
 use crate::domain::ids::BrokerId;
 
-/// What the row of the leader says within a transaction of a writer.
+/// What the row of the leader means within a transaction of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Incremented by each takeover.

@@ -175,7 +175,7 @@ pub fn block_traceparent(run: &Run, block: Seq, attempt: u32) -> String {
     format!("00-{:032x}-{}-01", trace_of(run), SpanId::of_block(run.identity, block, attempt))
 }
 
-/// What each span says.
+/// The attributes of each span.
 fn about(run: &Run) -> Vec<(&'static str, Value)> {
     vec![
         ("webloom.run.id", Value::Text(run.identity.to_string())),

@@ -23,7 +23,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/group/insert").ignoring_parameters().post(insert_group, |op| {
             op.named("easyInsertGroup")
-                .says("Creates a group, in the format of easy-job.")
+                .description("Creates a group, in the format of easy-job.")
                 .needs(Need::Admin)
                 .body::<GroupBody>()
                 .answers::<Group>(200, "The group.")
@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/group/query").ignoring_parameters().get(query_groups, |op| {
             op.named("easyQueryGroups")
-                .says("Lists all groups by name, in the format of easy-job.")
+                .description("Lists all groups by name, in the format of easy-job.")
                 .needs(Need::Read)
                 .query::<GroupQuery>()
                 .answers::<Vec<Group>>(200, "The groups, or only the requested one.")
@@ -44,7 +44,7 @@ pub fn routes() -> Vec<Resource> {
             .also_at("/worker/insert")
             .post(register_work, |op| {
                 op.named("easyRegisterWork")
-                .says(
+                .description(
                     "Registers a work, as easy-job does. The same ip and port again is the same work, and changes it. To disable it here \
                     takes an admin.",
                 )
@@ -54,15 +54,15 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[404, 409, 422])
             }),
         resource("/work/disable").ignoring_parameters().also_at("/worker/disable").post(disable_work, |op| {
-            work_op(op.named("easyDisableWork").says("Stops sending new tasks to a work. It may finish its current tasks."))
+            work_op(op.named("easyDisableWork").description("Stops sending new tasks to a work. It may finish its current tasks."))
         }),
         resource("/work/enable")
             .ignoring_parameters()
             .also_at("/worker/enable")
-            .post(enable_work, |op| work_op(op.named("easyEnableWork").says("Sends tasks to a work again."))),
+            .post(enable_work, |op| work_op(op.named("easyEnableWork").description("Sends tasks to a work again."))),
         resource("/task/register").ignoring_parameters().also_at("/task/insert").post(register_task, |op| {
             op.named("easyRegisterTask")
-                .says("Creates a task, in the format of easy-job: a task job.")
+                .description("Creates a task, in the format of easy-job: a task job.")
                 .needs(Need::Admin)
                 .body::<TaskBody>()
                 .answers::<Task>(200, "The task.")
@@ -70,13 +70,15 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/task/disable")
             .ignoring_parameters()
-            .post(disable_task, |op| task_op(op.named("easyDisableTask").says("Disables a task. A run in progress continues."))),
-        resource("/task/enable").ignoring_parameters().post(enable_task, |op| task_op(op.named("easyEnableTask").says("Enables a task."))),
+            .post(disable_task, |op| task_op(op.named("easyDisableTask").description("Disables a task. A run in progress continues."))),
+        resource("/task/enable")
+            .ignoring_parameters()
+            .post(enable_task, |op| task_op(op.named("easyEnableTask").description("Enables a task."))),
         resource("/task/retry").ignoring_parameters().post(retry_task, |op| {
             named(
                 op.named("easyRetryTask")
                     .recorded_in_its_run()
-                    .says("Runs a task now, in addition to its schedule. A disabled task is rejected."),
+                    .description("Runs a task now, in addition to its schedule. A disabled task is rejected."),
             )
             .query::<TaskQuery>()
             .body_or_nothing::<TaskRef>()

@@ -23,17 +23,26 @@ use serde::Deserialize;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1.0/job")
-            .post(create, |op| written(op.named("netCreateJob").says("Creates a client job, in the format of Scheduler.NET.")))
-            .put(update, |op| written(op.named("netUpdateJob").says("Changes a client job, in the format of Scheduler.NET."))),
+            .post(create, |op| written(op.named("netCreateJob").description("Creates a client job, in the format of Scheduler.NET.")))
+            .put(update, |op| written(op.named("netUpdateJob").description("Changes a client job, in the format of Scheduler.NET."))),
         resource("/api/v1.0/job/{id}")
             .text("id", "The id that the client assigned.")
             .get(fire, |op| {
-                told(op.named("netFireJob").recorded_in_its_run().only_leader().says("Fires a client job now, by GET as in Scheduler.NET."))
+                told(
+                    op.named("netFireJob")
+                        .recorded_in_its_run()
+                        .only_leader()
+                        .description("Fires a client job now, by GET as in Scheduler.NET."),
+                )
             })
-            .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. An unknown id is not an error."))),
+            .delete(delete, |op| told(op.named("netDeleteJob").description("Removes a client job. An unknown id is not an error."))),
         resource("/api/v1.0/callbackjob")
-            .post(create, |op| written(op.named("netCreateCallbackJob").says("Creates a callback job, in the format of Scheduler.NET.")))
-            .put(update, |op| written(op.named("netUpdateCallbackJob").says("Changes a callback job, in the format of Scheduler.NET."))),
+            .post(create, |op| {
+                written(op.named("netCreateCallbackJob").description("Creates a callback job, in the format of Scheduler.NET."))
+            })
+            .put(update, |op| {
+                written(op.named("netUpdateCallbackJob").description("Changes a callback job, in the format of Scheduler.NET."))
+            }),
         resource("/api/v1.0/callbackjob/{id}")
             .text("id", "The id that the client assigned.")
             .get(fire, |op| {
@@ -41,16 +50,18 @@ pub fn routes() -> Vec<Resource> {
                     op.named("netFireCallbackJob")
                         .recorded_in_its_run()
                         .only_leader()
-                        .says("Fires a callback job now, by GET as in Scheduler.NET."),
+                        .description("Fires a callback job now, by GET as in Scheduler.NET."),
                 )
             })
-            .delete(delete, |op| told(op.named("netDeleteCallbackJob").says("Removes a callback job. An unknown id is not an error."))),
+            .delete(delete, |op| {
+                told(op.named("netDeleteCallbackJob").description("Removes a callback job. An unknown id is not an error."))
+            }),
         resource("/api/v1.0/task/{id}").text("id", "The id of a job.").get(task, |op| {
             told(
                 op.named("netRunTask")
                     .recorded_in_its_run()
                     .only_leader()
-                    .says("Triggers a job, at the callback address that users of Scheduler.NET configured.")
+                    .description("Triggers a job, at the callback address that users of Scheduler.NET configured.")
                     .query::<TaskQuery>(),
             )
             .admits(admit_by_address, |failure| answer(Err(failure)))

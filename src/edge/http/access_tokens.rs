@@ -17,13 +17,13 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/tokens")
             .get(list, |op| {
                 op.named("listTokens").live()
-                    .says("Lists the named tokens, without their texts. Tokens of the command line and of the token file are not listed.")
+                    .description("Lists the named tokens, without their texts. Tokens of the command line and of the token file are not listed.")
                     .needs(Need::Admin)
                     .answers::<TokensOutput>(200, "The tokens, by name.")
             })
             .post(create, |op| {
                 op.named("createToken")
-                    .says("Creates a named token. Its text is in this response only: the broker stores its SHA-256.")
+                    .description("Creates a named token. Its text is in this response only: the broker stores its SHA-256.")
                     .needs(Need::Admin)
                     .body::<TokenInput>()
                     .answers::<NewToken>(201, "The token, with its text.")
@@ -32,7 +32,7 @@ pub fn routes() -> Vec<Resource> {
             }),
         resource("/api/v1/tokens/{name}").text("name", "The name of a token.").delete(revoke, |op| {
             op.named("revokeToken")
-                .says("Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once; at a standby within about a second.")
+                .description("Revokes a token. What was opened with it, such as WebSockets and waiting calls, ends at once; at a standby within about a second.")
                 .needs(Need::Admin)
                 .answers_nothing(204, "The token is revoked.")
         }),

@@ -19,7 +19,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/actors").get(list, |op| {
             op.named("listActors")
                 .live()
-                .says("Lists the actors of the broker, by kind and name: all of them, or those that a filter selects.")
+                .description("Lists the actors of the broker, by kind and name: all of them, or those that a filter selects.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Vec<ActorOutput>>(200, "The actors.")
@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/actors/kinds").get(kinds, |op| {
             op.named("listActorKinds")
                 .live()
-                .says("The kinds of actors that the broker has now, with the sums of each.")
+                .description("The kinds of actors that the broker has now, with the sums of each.")
                 .needs(Need::Read)
                 .answers::<Kinds>(200, "The kinds.")
         }),
@@ -38,7 +38,7 @@ pub fn routes() -> Vec<Resource> {
             .get(read, |op| {
                 op.named("readActor")
                     .live()
-                    .says("An actor, its messages by type, and why it was restarted. An actor is there only while it has work.")
+                    .description("An actor, its messages by type, and why it was restarted. An actor is there only while it has work.")
                     .needs(Need::Read)
                     .answers::<ActorDetail>(200, "The actor.")
             }),

@@ -20,13 +20,13 @@ pub fn routes() -> Vec<Resource> {
             .get(list, |op| {
                 op.named("listAlerts")
                     .live()
-                    .says("Lists the channels that alerts go to.")
+                    .description("Lists the channels that alerts go to.")
                     .needs(Need::Read)
                     .answers::<Channels>(200, "The channels.")
             })
             .post(create, |op| {
                 op.named("createAlert")
-                    .says("Adds a channel: a webhook or a mail address.")
+                    .description("Adds a channel: a webhook or a mail address.")
                     .needs(Need::Admin)
                     .body::<AlertInput>()
                     .answers::<AlertOutput>(201, "The channel.")
@@ -37,26 +37,28 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/alerts/events").get(events, |op| {
             op.named("listAlertEvents")
                 .live()
-                .says("Lists alert events, newest first, and the channels that they were sent to.")
+                .description("Lists alert events, newest first, and the channels that they were sent to.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<AlertEventOutput>>(200, "A page of events.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/alerts/{id}")
-            .get(read, |op| op.named("readAlert").says("A channel.").needs(Need::Read).answers::<AlertOutput>(200, "The channel."))
+            .get(read, |op| op.named("readAlert").description("A channel.").needs(Need::Read).answers::<AlertOutput>(200, "The channel."))
             .put(update, |op| {
                 op.named("updateAlert")
-                    .says("Changes a channel. What is left out stays as it is.")
+                    .description("Changes a channel. What is left out stays as it is.")
                     .needs(Need::Admin)
                     .body::<AlertInput>()
                     .answers::<AlertOutput>(200, "The channel.")
                     .may_fail(&[409, 422])
             })
-            .delete(delete, |op| op.named("deleteAlert").says("Removes a channel.").needs(Need::Admin).answers_nothing(204, "It is gone.")),
+            .delete(delete, |op| {
+                op.named("deleteAlert").description("Removes a channel.").needs(Need::Admin).answers_nothing(204, "It is gone.")
+            }),
         resource("/api/v1/alerts/{id}/test").post(test, |op| {
             op.named("testAlert")
-                .says("Sends a test event at once and returns the result.")
+                .description("Sends a test event at once and returns the result.")
                 .needs(Need::Admin)
                 .answers::<AlertTestOutput>(200, "The result.")
                 .may_fail(&[409, 422])

@@ -19,7 +19,7 @@ pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/audit").get(list, |op| {
         op.named("listAudit")
             .live()
-            .says(
+            .description(
                 "Lists the calls that change something, newest first: who made them, from where, on which object, and their results. Calls \
                 that nodes and workers make for their work are not listed.",
             )

@@ -16,14 +16,14 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/brokers").get(list, |op| {
             op.named("listBrokers")
                 .live()
-                .says("Lists the brokers of the database: the leader and the standbys.")
+                .description("Lists the brokers of the database: the leader and the standbys.")
                 .needs(Need::Read)
                 .answers::<Vec<BrokerOutput>>(200, "The brokers, in the order of their starts.")
         }),
         resource("/api/v1/settings").get(settings, |op| {
             op.named("listSettings")
                 .live()
-                .says("Lists the settings that are in force at this broker, without secrets and paths.")
+                .description("Lists the settings that are in force at this broker, without secrets and paths.")
                 .needs(Need::Read)
                 .answers::<Settings>(200, "The settings.")
         }),

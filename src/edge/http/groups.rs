@@ -23,7 +23,7 @@ pub fn routes() -> Vec<Resource> {
                 op.named("listGroups")
                     .live()
                     .limits_itself()
-                    .says("Lists groups by their names.")
+                    .description("Lists groups by their names.")
                     .needs(Need::Read)
                     .query::<Query>()
                     .answers::<Page<GroupOutput>>(200, "A page of groups.")
@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Resource> {
             })
             .post(create, |op| {
                 op.named("createGroup")
-                    .says("Creates a group.")
+                    .description("Creates a group.")
                     .needs(Need::Edit)
                     .body::<GroupInput>()
                     .answers::<GroupOutput>(201, "The group.")
@@ -40,10 +40,10 @@ pub fn routes() -> Vec<Resource> {
             }),
         resource("/api/v1/groups/{id}")
             .text("id", KEY)
-            .get(read, |op| op.named("readGroup").says("A group.").needs(Need::Read).answers::<GroupOutput>(200, "The group."))
+            .get(read, |op| op.named("readGroup").description("A group.").needs(Need::Read).answers::<GroupOutput>(200, "The group."))
             .put(update, |op| {
                 op.named("updateGroup")
-                    .says("Changes a group. Its jobs refer to it by the new name from then on.")
+                    .description("Changes a group. Its jobs refer to it by the new name from then on.")
                     .needs(Need::Edit)
                     .body::<GroupInput>()
                     .answers::<GroupOutput>(200, "The group as it is now.")
@@ -51,21 +51,21 @@ pub fn routes() -> Vec<Resource> {
             })
             .delete(delete, |op| {
                 op.named("deleteGroup")
-                    .says("Deletes a group that has no jobs.")
+                    .description("Deletes a group that has no jobs.")
                     .needs(Need::Edit)
                     .answers_nothing(204, "The group is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/groups/{id}/enable").text("id", KEY).post(enable, |op| {
             op.named("enableGroup")
-                .says("Enables all jobs of a group.")
+                .description("Enables all jobs of a group.")
                 .needs(Need::Operate)
                 .answers::<GroupSwitched>(200, "The number of jobs.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/groups/{id}/disable").text("id", KEY).post(disable, |op| {
             op.named("disableGroup")
-                .says("Disables all jobs of a group.")
+                .description("Disables all jobs of a group.")
                 .needs(Need::Operate)
                 .body_or_nothing::<DisableInput>()
                 .answers::<GroupSwitched>(200, "The number of jobs.")

@@ -28,13 +28,13 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/hooks")
             .get(list, |op| {
                 op.named("listHooks")
-                    .says("Lists the hooks of a job: addresses at which other systems trigger it.")
+                    .description("Lists the hooks of a job: addresses at which other systems trigger it.")
                     .needs(Need::Read)
                     .answers::<HooksOutput>(200, "The hooks, by name.")
             })
             .post(create, |op| {
                 op.named("createHook")
-                    .says("Creates a hook of a job. Its secret is in this response only.")
+                    .description("Creates a hook of a job. Its secret is in this response only.")
                     .needs(Need::Edit)
                     .body::<HookInput>()
                     .answers::<NewHook>(201, "The hook, with its secret.")
@@ -43,13 +43,13 @@ pub fn routes() -> Vec<Resource> {
             }),
         resource("/api/v1/jobs/{id}/hooks/{hook}").text("hook", ID).delete(remove, |op| {
             op.named("deleteHook")
-                .says("Deletes a hook of a job: its address is rejected from now on.")
+                .description("Deletes a hook of a job: its address is rejected from now on.")
                 .needs(Need::Edit)
                 .answers_nothing(204, "It is deleted.")
         }),
         resource("/hooks/{hook}").text("hook", ID).post(call, |op| {
             op.named("callHook")
-                .says(
+                .description(
                     "Triggers the job of a hook; the body becomes the arguments of the run. It needs no token, but the secret of the hook in \
                     `Webloom-Secret`, or a signature of the body in `X-Hub-Signature-256`. Calls with one `Idempotency-Key` (or \
                     `X-GitHub-Delivery`) make one run.",

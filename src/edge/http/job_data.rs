@@ -14,13 +14,13 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/data")
             .get(read, |op| {
                 op.named("readJobData")
-                    .says("The data that the last run of a job stored for the next one. 404 if there is none.")
+                    .description("The data that the last run of a job stored for the next one. 404 if there is none.")
                     .needs(Need::Read)
                     .answers::<JobDataOutput>(200, "The data, and the run that stored it.")
             })
             .put(put, |op| {
                 op.named("putJobData")
-                    .says("Replaces the data for the next run. Runs in progress keep the data that they have.")
+                    .description("Replaces the data for the next run. Runs in progress keep the data that they have.")
                     .needs(Need::Edit)
                     .body::<JobDataInput>()
                     .answers_nothing(204, "It is stored.")
@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Resource> {
             })
             .delete(clear, |op| {
                 op.named("clearJobData")
-                    .says("Deletes the data for the next run.")
+                    .description("Deletes the data for the next run.")
                     .needs(Need::Edit)
                     .answers_nothing(204, "The data is deleted.")
             }),

@@ -34,7 +34,7 @@ fn stored() -> Vec<Resource> {
                 op.named("listJobs")
                     .live()
                     .limits_itself()
-                    .says("Lists jobs, by default oldest first.")
+                    .description("Lists jobs, by default oldest first.")
                     .needs(Need::Read)
                     .query::<Query>()
                     .answers::<Page<JobOutput>>(200, "A page of jobs.")
@@ -43,7 +43,7 @@ fn stored() -> Vec<Resource> {
             .post(create, |op| {
                 op.named("createJob")
                     .limits_itself()
-                    .says("Creates a job, or only checks it.")
+                    .description("Creates a job, or only checks it.")
                     .needs(Need::Edit)
                     .query::<CreateQuery>()
                     .body::<JobInput>()
@@ -53,10 +53,10 @@ fn stored() -> Vec<Resource> {
                     .may_fail(&[409, 422])
             }),
         resource("/api/v1/jobs/{id}")
-            .get(read, |op| op.named("readJob").live().says("A job.").needs(Need::Read).answers::<JobOutput>(200, "The job."))
+            .get(read, |op| op.named("readJob").live().description("A job.").needs(Need::Read).answers::<JobOutput>(200, "The job."))
             .put(update, |op| {
                 op.named("updateJob")
-                    .says("Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was read.")
+                    .description("Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was read.")
                     .needs(Need::Edit)
                     .body::<JobInput>()
                     .answers::<JobOutput>(200, "The job as it is now.")
@@ -64,21 +64,21 @@ fn stored() -> Vec<Resource> {
             })
             .delete(delete, |op| {
                 op.named("deleteJob")
-                    .says("Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays.")
+                    .description("Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays.")
                     .needs(Need::Edit)
                     .answers_nothing(204, "It is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/jobs/{id}/restore").post(restore, |op| {
             op.named("restoreJob")
-                .says("Restores a deleted job. It is disabled afterwards.")
+                .description("Restores a deleted job. It is disabled afterwards.")
                 .needs(Need::Edit)
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/jobs/{id}/purge").post(purge, |op| {
             op.named("purgeJob")
-                .says("Removes a deleted job from the store for good. All its runs must have ended.")
+                .description("Removes a deleted job from the store for good. All its runs must have ended.")
                 .needs(Need::Admin)
                 .answers_nothing(204, "The job is removed.")
                 .may_fail(&[409])
@@ -91,14 +91,14 @@ fn acts() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/{id}/enable").post(enable, |op| {
             op.named("enableJob")
-                .says("Enables a job: its schedule and triggers start runs.")
+                .description("Enables a job: its schedule and triggers start runs.")
                 .needs(Need::Operate)
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/jobs/{id}/disable").post(disable, |op| {
             op.named("disableJob")
-                .says("Disables a job: its schedule and triggers start no runs.")
+                .description("Disables a job: its schedule and triggers start no runs.")
                 .needs(Need::Operate)
                 .body_or_nothing::<DisableInput>()
                 .answers::<JobOutput>(200, "The job.")
@@ -106,16 +106,18 @@ fn acts() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/trigger")
             .get(trigger, |op| {
-                makes_a_run(op.named("triggerJobByGet").only_leader().says("Triggers a job, for schedulers that call back with a GET."))
+                makes_a_run(
+                    op.named("triggerJobByGet").only_leader().description("Triggers a job, for schedulers that call back with a GET."),
+                )
             })
             .post(trigger, |op| {
                 makes_a_run(
-                    op.named("triggerJob").says("Triggers a job. Calls with the same `fireTime` or `Idempotency-Key` make one run."),
+                    op.named("triggerJob").description("Triggers a job. Calls with the same `fireTime` or `Idempotency-Key` make one run."),
                 )
             }),
         resource("/api/v1/jobs/{id}/backfill").post(backfill, |op| {
             op.named("backfillJob")
-                .says("Creates the missing runs for the scheduled times of a past range.")
+                .description("Creates the missing runs for the scheduled times of a past range.")
                 .needs(Need::Operate)
                 .body::<BackfillInput>()
                 .answers::<BackfillOutput>(200, "The scheduled times and their runs.")
@@ -123,7 +125,7 @@ fn acts() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/redrive").post(redrive, |op| {
             op.named("redriveJob")
-                .says("Repeats the dead runs of a job: those that failed for good and that were not repeated yet.")
+                .description("Repeats the dead runs of a job: those that failed for good and that were not repeated yet.")
                 .needs(Need::Operate)
                 .body_or_nothing::<RedriveJobInput>()
                 .answers::<RedriveOutput>(200, "The new runs.")

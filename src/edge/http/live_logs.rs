@@ -30,7 +30,9 @@ pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/runs/{id}/logs/stream").get(follow, |op| {
         op.named("followLogs")
             .only_leader()
-            .says("Follows the log of a run, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` continues after that line.")
+            .description(
+                "Follows the log of a run, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` continues after that line.",
+            )
             .needs(Need::Read)
             .query::<Query>()
             .answers_as(200, EVENTS, "The events, until the run is over.")

@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/logs")
             .get(read, |op| {
                 op.named("readLogs")
-                    .says("The log of a run, in the order of arrival. The call can wait for new lines.")
+                    .description("The log of a run, in the order of arrival. The call can wait for new lines.")
                     .needs(Need::Read)
                     .query::<Query>()
                     .answers::<LogPage>(200, "The lines, and the position to continue at.")
@@ -36,7 +36,7 @@ pub fn routes() -> Vec<Resource> {
             })
             .post(append, |op| {
                 op.named("appendLogs")
-                    .says("A worker appends lines to the log of a run.")
+                    .description("A worker appends lines to the log of a run.")
                     .needs(Need::Worker)
                     .body::<Vec<LogInput>>()
                     .answers::<LogAccepted>(200, "The number of stored lines.")

@@ -12,7 +12,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/metrics").get(metrics, |op| {
-            op.named("readMetrics").says("Metrics in the text format of Prometheus.").needs(Need::Read).answers_as(
+            op.named("readMetrics").description("Metrics in the text format of Prometheus.").needs(Need::Read).answers_as(
                 200,
                 "text/plain",
                 "The metrics.",
@@ -20,7 +20,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/lateness").get(lateness, |op| {
             op.named("readLateness")
-                .says("The lateness of the most recent scheduled runs of a job.")
+                .description("The lateness of the most recent scheduled runs of a job.")
                 .needs(Need::Read)
                 .answers::<Lateness>(200, "In milliseconds.")
         }),

@@ -35,7 +35,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/node/heartbeat").also_at("/api/node/heartbeat").post(heartbeat, |op| {
             op.named("beat")
-                .says("Heartbeat of a node without a socket: it sends its facts and gets a block or nothing.")
+                .description("Heartbeat of a node without a socket: it sends its facts and gets a block or nothing.")
                 .needs(Need::Agent)
                 .body::<HeartbeatCall>()
                 .answers::<Block>(200, "A block to download.")
@@ -44,7 +44,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/node/block").also_at("/api/node/block").post(block, |op| {
             op.named("reportBlock")
-                .says("A node reports the result of a block. The response comes when the report is on disk.")
+                .description("A node reports the result of a block. The response comes when the report is on disk.")
                 .needs(Need::Agent)
                 .body_or_bulk::<BlockReport>()
                 .answers::<Reported>(200, "The report is stored.")

@@ -24,16 +24,16 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/nodes").get(list, |op| {
             op.named("listNodes").live()
-                .says("Lists all nodes ever seen.")
+                .description("Lists all nodes ever seen.")
                 .needs(Need::Read)
                 .answers::<Page<NodeOutput>>(200, "The nodes.")
         }),
         resource("/api/v1/nodes/{id}")
             .text("id", NODE)
-            .get(read, |op| op.named("readNode").live().says("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
+            .get(read, |op| op.named("readNode").live().description("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
             .delete(remove, |op| {
                 op.named("removeNode")
-                    .says("Removes a node and its status history. A connected node is not removed unless `force` is set, which also shuts it down.")
+                    .description("Removes a node and its status history. A connected node is not removed unless `force` is set, which also shuts it down.")
                     .needs(Need::Admin)
                     .query::<RemoveQuery>()
                     .answers_nothing(204, "The node is removed.")
@@ -41,13 +41,13 @@ pub fn routes() -> Vec<Resource> {
             }),
         resource("/api/v1/nodes/{id}/enable").text("id", NODE).post(enable, |op| {
             op.named("enableNode")
-                .says("Enables a node: it gets work again, whatever order it had before.")
+                .description("Enables a node: it gets work again, whatever order it had before.")
                 .needs(Need::Admin)
                 .answers::<NodeOutput>(200, "The node.")
         }),
         resource("/api/v1/nodes/{id}/disable").text("id", NODE).post(disable, |op| {
             op.named("disableNode")
-                .says("Stops sending work to a node. It finishes its current work.")
+                .description("Stops sending work to a node. It finishes its current work.")
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
@@ -55,7 +55,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/drain").text("id", NODE).post(drain, |op| {
             op.named("drainNode")
-                .says("Stops sending work to a node. It finishes its current work and exits. It gets no work until it is enabled.")
+                .description("Stops sending work to a node. It finishes its current work and exits. It gets no work until it is enabled.")
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
@@ -63,7 +63,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/exit").text("id", NODE).post(exit, |op| {
             op.named("exitNode")
-                .says("Shuts down a node's agent and its programs. The order is repeated at every connection until the node is enabled.")
+                .description("Shuts down a node's agent and its programs. The order is repeated at every connection until the node is enabled.")
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
@@ -71,7 +71,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/connections").text("id", NODE).get(connections, |op| {
             op.named("listNodeConnections")
-                .says("Lists the connections of a node, newest first: at most its last 100.")
+                .description("Lists the connections of a node, newest first: at most its last 100.")
                 .needs(Need::Read)
                 .query::<ConnectionQuery>()
                 .answers::<Page<NodeConnectionOutput>>(200, "The connections.")
@@ -79,7 +79,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/statuses").text("id", NODE).also_at("/api/v1/nodes/{id}/status").get(statuses, |op| {
             op.named("listNodeStatuses")
-                .says("Lists the status of a node from its heartbeats, newest first.")
+                .description("Lists the status of a node from its heartbeats, newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<NodeStatusOutput>>(200, "The statuses.")

@@ -32,13 +32,13 @@ pub fn routes() -> Vec<Resource> {
             .get(list, |op| {
                 op.named("listPackages")
                     .live()
-                    .says("Lists the packages that the broker stores, newest first.")
+                    .description("Lists the packages that the broker stores, newest first.")
                     .needs(Need::Read)
                     .answers::<Page<PackageOutput>>(200, "The packages.")
             })
             .post(push, |op| {
                 op.named("pushPackage")
-                    .says("Stores a package: a zip or a tar.gz, as the body. Sending the same bytes again changes nothing.")
+                    .description("Stores a package: a zip or a tar.gz, as the body. Sending the same bytes again changes nothing.")
                     .needs(Need::Edit)
                     .query::<Query>()
                     .body_as_bytes()
@@ -48,11 +48,11 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/packages/{sha256}")
             .text("sha256", "The SHA-256 of the package, 64 hexadecimal digits.")
             .get(fetch, |op| {
-                op.named("fetchPackage").says("The bytes of a package.").needs(Need::Agent).answers_as(200, BYTES, "The package.")
+                op.named("fetchPackage").description("The bytes of a package.").needs(Need::Agent).answers_as(200, BYTES, "The package.")
             })
             .delete(remove, |op| {
                 op.named("removePackage")
-                    .says("Deletes a package that no job and no open run uses.")
+                    .description("Deletes a package that no job and no open run uses.")
                     .needs(Need::Edit)
                     .answers_nothing(204, "The package is deleted.")
                     .may_fail(&[409])

@@ -22,7 +22,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/jobs/preview").post(preview, |op| {
             op.named("previewSchedule")
                 .limits_itself()
-                .says("Previews the fires of a schedule without storing it.")
+                .description("Previews the fires of a schedule without storing it.")
                 .needs(Need::Read)
                 .body::<PreviewInput>()
                 .answers::<PreviewOutput>(200, "The fires that the schedule would make.")
@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/jobs/{id}/next").get(next, |op| {
             op.named("listNextFires")
                 .live()
-                .says("Lists the next fires of a job, as its schedule stands now.")
+                .description("Lists the next fires of a job, as its schedule stands now.")
                 .needs(Need::Read)
                 .query::<NextQuery>()
                 .answers::<PreviewOutput>(200, "The next fires.")
@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/fires").get(fires, |op| {
             op.named("listFires")
-                .says("The ledger of a job: the outcome of each scheduled time, newest first.")
+                .description("The ledger of a job: the outcome of each scheduled time, newest first.")
                 .needs(Need::Read)
                 .query::<FiresQuery>()
                 .answers::<Page<FireOutput>>(200, "A page of rows.")
@@ -47,7 +47,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/why").get(why, |op| {
             op.named("explainFire")
-                .says("Explains why a time made a run of a job, or none.")
+                .description("Explains why a time made a run of a job, or none.")
                 .needs(Need::Read)
                 .query::<WhyQuery>()
                 .answers::<WhyOutput>(200, "The reason.")
@@ -55,7 +55,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/history").get(history, |op| {
             op.named("listChangesOfJob")
-                .says("The changes of a job, newest first: who, when, and the new values.")
+                .description("The changes of a job, newest first: who, when, and the new values.")
                 .needs(Need::Read)
                 .query::<PageQuery>()
                 .answers::<Page<JobChange>>(200, "A page of changes.")
@@ -63,7 +63,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/changes").get(changes, |op| {
             op.named("listChanges")
-                .says("The changes of all jobs, newest first.")
+                .description("The changes of all jobs, newest first.")
                 .needs(Need::Read)
                 .query::<PageQuery>()
                 .answers::<Page<JobChange>>(200, "A page of changes.")

@@ -104,7 +104,9 @@ pub fn routes() -> Vec<Resource> {
     vec![resource("/portal/{file}").text("file", "The name of a file of the portal: `main.js`.").get(file, |op| {
         op.named("readPortalFile")
             .for_everybody()
-            .says("A file of the pages at `/`: a script, the style, the icon. They contain no data of the broker, so no token is needed.")
+            .description(
+                "A file of the pages at `/`: a script, the style, the icon. They contain no data of the broker, so no token is needed.",
+            )
             .answers_as(200, "text/javascript", "The file.")
             .or_as("text/css")
             .or_as(IMAGE)

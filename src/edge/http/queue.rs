@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Resource> {
             .get(poll, |op| {
                 op.named("pollBlocks")
                     .only_leader()
-                    .says("Delivers finished blocks of a run. The bulk form is described in docs/protocol.md.")
+                    .description("Delivers finished blocks of a run. The bulk form is described in docs/protocol.md.")
                     .needs(Need::Worker)
                     .query::<Query>()
                     .answers_or_bulk::<Polled>(200, "A block, or several if `max` is given.")
@@ -56,7 +56,7 @@ pub fn routes() -> Vec<Resource> {
             })
             .post(push, |op| {
                 op.named("pushRequests")
-                    .says("Pushes requests into the queue of a run. A request that the run has already seen is not added again.")
+                    .description("Pushes requests into the queue of a run. A request that the run has already seen is not added again.")
                     .needs(Need::Worker)
                     .body::<PushInput>()
                     .answers::<Pushed>(200, "The requests are on disk.")
@@ -65,7 +65,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/results").get(results, |op| {
             op.named("listResults")
                 .only_leader()
-                .says("Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page ends early where it becomes large. If `Accept` asks for `application/jsonl`, all results are sent from the cursor on, a line of JSON for each; of other runs, then, what the run or its instances left.")
+                .description("Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page ends early where it becomes large. If `Accept` asks for `application/jsonl`, all results are sent from the cursor on, a line of JSON for each; of other runs, then, what the run or its instances left.")
                 .needs(Need::Worker)
                 .query::<ResultQuery>()
                 .answers::<Page<Block>>(200, "A page of finished blocks.")
@@ -74,7 +74,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/requestqueue/{identity}/ack").also_at("/api/requestqueue/{identity}/ack").post(ack, |op| {
             op.named("acknowledgeBlocks")
-                .says("Acknowledges blocks and pushes their follow-up requests, in one transaction.")
+                .description("Acknowledges blocks and pushes their follow-up requests, in one transaction.")
                 .needs(Need::Worker)
                 .body::<AckCall<Request>>()
                 .answers::<Pushed>(200, "The changes are on disk.")
@@ -146,12 +146,12 @@ pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
     }
 }
 
-/// The blocks that the polling worker says it has, if it says so.
+/// The blocks that the polling worker lists as received, if it lists them.
 fn holds_of(request: &HttpRequest, worker: Option<WorkerId>) -> Result<Option<Vec<BlockId>>, Problem> {
     let Some(value) = request.headers().get(HOLDS_HEADER) else { return Ok(None) };
     let wrong = |detail: String| Problem::malformed(detail).at(HOLDS_HEADER);
     if worker.is_none() {
-        return Err(wrong("the header says what a worker has: name the worker with the parameter `worker`".to_owned()));
+        return Err(wrong("the header lists what a worker has: name the worker with the parameter `worker`".to_owned()));
     }
     let text = value.to_str().map_err(|_| wrong("ids of blocks are expected, separated by commas".to_owned()))?;
     let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::parse);

@@ -12,7 +12,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/runs/redrive").post(redrive, |op| {
         op.named("redriveRuns")
-            .says("Repeats dead runs of one or more jobs: runs that failed for good and that no other run repeats.")
+            .description("Repeats dead runs of one or more jobs: runs that failed for good and that no other run repeats.")
             .needs(Need::Operate)
             .body_or_nothing::<RedriveInput>()
             .answers::<RedrivenRuns>(200, "The result for each run.")

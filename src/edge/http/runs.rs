@@ -25,17 +25,17 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs").get(list, |op| {
             op.named("listRuns").live().limits_itself()
-                .says("Lists runs, by default newest first.")
+                .description("Lists runs, by default newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<RunOutput>>(200, "A page of runs.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}")
-            .get(read, |op| op.named("readRun").live().says("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
+            .get(read, |op| op.named("readRun").live().description("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
         resource("/api/v1/runs/{id}/stop").post(stop, |op| {
             op.named("stopRun")
-                .says(
+                .description(
                     "Stops a run. Programs get a stop request, and are killed after their grace period; until then the response shows the current state.",
                 )
                 .needs(Need::Operate)
@@ -44,7 +44,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/retry").post(retry, |op| {
             op.named("retryRun")
-                .says("Repeats a run, as a new run.")
+                .description("Repeats a run, as a new run.")
                 .needs(Need::Operate)
                 .answers::<RunOutput>(202, "The new run.")
                 .with_header("Location", "The address of the new run.")
@@ -52,7 +52,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/next").post(ask_next, |op| {
             op.named("askNext")
-                .says("A run sets the next fire of its job. This replaces the schedule once.")
+                .description("A run sets the next fire of its job. This replaces the schedule once.")
                 .needs(Need::Worker)
                 .body::<AskInput>()
                 .answers::<NextFire>(200, "The next fire of the job.")
@@ -61,13 +61,13 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/why").get(why, |op| {
             op.named("explainRun").live()
                 .only_leader()
-                .says("Explains the state of a run: what it waits for, which worker or node has it, or how it ended.")
+                .description("Explains the state of a run: what it waits for, which worker or node has it, or how it ended.")
                 .needs(Need::Read)
                 .answers::<WhyOutput>(200, "The reason.")
         }),
         resource("/api/v1/runs/{id}/blocks").get(blocks, |op| {
             op.named("listBlocks")
-                .says("Lists the blocks of a run, in the order of their numbers.")
+                .description("Lists the blocks of a run, in the order of their numbers.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
                 .answers::<Page<BlockOutput>>(200, "A page of blocks.")
@@ -75,7 +75,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/instances").get(instances, |op| {
             op.named("listInstances").live()
-                .says("Lists the instances of a run, each with its current or last worker or node. A task that went to one worker has one; block runs and callbacks have none.")
+                .description("Lists the instances of a run, each with its current or last worker or node. A task that went to one worker has one; block runs and callbacks have none.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
                 .answers::<Page<InstanceOutput>>(200, "A page of instances.")
@@ -83,7 +83,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/attempts").get(attempts, |op| {
             op.named("listAttempts").live()
-                .says("Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last 100. The current or last attempt of a program, and of a task on several workers, is in the list of instances only. A run with one attempt has none here: its times are its attempt's.")
+                .description("Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last 100. The current or last attempt of a program, and of a task on several workers, is in the list of instances only. A run with one attempt has none here: its times are its attempt's.")
                 .needs(Need::Read)
                 .query::<AttemptQuery>()
                 .answers::<Page<AttemptOutput>>(200, "A page of attempts.")
@@ -91,13 +91,13 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/status").get(status, |op| {
             op.named("readRunStatus").live()
-                .says("The statistics of each node for a run. The first row is the total and has no node.")
+                .description("The statistics of each node for a run. The first row is the total and has no node.")
                 .needs(Need::Read)
                 .answers::<Vec<JobStatusOutput>>(200, "The total, then a row for each node.")
         }),
         resource("/api/v1/runs/{id}/start-returned").post(start_returned, |op| {
             op.named("startReturned")
-                .says("A worker reports that it pushed the first requests of a run, or that it failed to.")
+                .description("A worker reports that it pushed the first requests of a run, or that it failed to.")
                 .needs(Need::Worker)
                 .body_or_nothing::<StartReturned>()
                 .answers_nothing(204, "It is stored.")

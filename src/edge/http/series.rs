@@ -15,7 +15,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/series").get(series, |op| {
             op.named("readSeries")
-                .says(
+                .description(
                     "What the broker did in a period of the last year, in steps of equal length: minutes if the period began within the last \
                      day, quarters of an hour within the last thirty days, else quarters of a day. Sums: `runs.*` and `fires.*` by outcome, \
                      `requests.*`, `bytes`, `errors.*` by kind. Durations in milliseconds, as percentiles rounded up to the bound of a bucket: \
@@ -30,7 +30,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/warnings").get(warnings, |op| {
             op.named("listWarnings").live()
-                .says("Lists what an operator should look at, at most twenty of each kind.")
+                .description("Lists what an operator should look at, at most twenty of each kind.")
                 .needs(Need::Read)
                 .answers::<Warnings>(200, "The warnings, the most urgent kind first.")
         }),

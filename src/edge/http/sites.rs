@@ -23,7 +23,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/sites").get(list, |op| {
             op.named("listSites").live()
                 .only_leader()
-                .says("Lists sites by name: those that runs requested lately, that are on hold, or that fail.")
+                .description("Lists sites by name: those that runs requested lately, that are on hold, or that fail.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<SiteOutput>>(200, "A page of sites.")
@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/sites/{name}/hold").text("name", NAME).post(hold, |op| {
             op.named("holdSite")
-                .says("Puts a site on hold: no run starts a request there until the hold ends, and nodes are ordered to drop their blocks of it.")
+                .description("Puts a site on hold: no run starts a request there until the hold ends, and nodes are ordered to drop their blocks of it.")
                 .needs(Need::Operate)
                 .body::<HoldInput>()
                 .answers::<SiteOutput>(200, "The site.")
@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/sites/{name}/release").text("name", NAME).post(release, |op| {
             op.named("releaseSite")
-                .says("Ends the hold of a site, whatever its reason. Runs continue at once, at the site's pace.")
+                .description("Ends the hold of a site, whatever its reason. Runs continue at once, at the site's pace.")
                 .needs(Need::Operate)
                 .answers::<SiteOutput>(200, "The site.")
                 .may_fail(&[409, 422])
@@ -47,7 +47,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/sites").get(of_run, |op| {
             op.named("listRunSites").live()
                 .only_leader()
-                .says(
+                .description(
                     "Lists the sites of a block run, in the order of their first requests; of a run that has ended, by name. \
                      A host without a pace is listed only if its robots.txt is obeyed, its requests are limited (`MaxPerSite`), or it is or was on hold. \
                      A run of another kind has no sites.",

@@ -9,7 +9,7 @@ use actix_web::{HttpResponse, web};
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/healthz").get(healthz, |op| {
-            op.named("readHealth").for_everybody().says("Liveness: the process responds.").answers_as(
+            op.named("readHealth").for_everybody().description("Liveness: the process responds.").answers_as(
                 200,
                 "text/plain",
                 "The process is alive.",
@@ -18,7 +18,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/readyz").get(readyz, |op| {
             op.named("readReadiness")
                 .for_everybody()
-                .says("Readiness: this broker leads, and the store commits.")
+                .description("Readiness: this broker leads, and the store commits.")
                 .answers_as(200, "text/plain", "The broker is ready.")
                 .may_fail(&[503])
         }),

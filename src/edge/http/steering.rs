@@ -23,21 +23,21 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs/{id}/pause").post(pause, |op| {
             op.named("pauseRun")
-                .says("Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are delivered. Its timeout continues.")
+                .description("Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are delivered. Its timeout continues.")
                 .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run. It is paused now, or already was.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/resume").post(resume, |op| {
             op.named("resumeRun")
-                .says("Resumes a paused block run: it dispatches blocks again.")
+                .description("Resumes a paused block run: it dispatches blocks again.")
                 .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run. It is no longer paused, or never was.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/requests").get(requests, |op| {
             op.named("listRequests")
-                .says("Lists the requests of a block run that failed, in the order of their blocks. A page may be short even if more pages follow.")
+                .description("Lists the requests of a block run that failed, in the order of their blocks. A page may be short even if more pages follow.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<FailedRequest>>(200, "A page of requests.")
@@ -45,13 +45,13 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/requests/counts").get(counts, |op| {
             op.named("countFailedRequests")
-                .says("Counts the failed requests of a block run by kind, and by status where the site sent a complete response.")
+                .description("Counts the failed requests of a block run by kind, and by status where the site sent a complete response.")
                 .needs(Need::Read)
                 .answers::<FailureCounts>(200, "The counts.")
         }),
         resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
             op.named("requeueRequests")
-                .says("Queues failed requests of a block run again, each at most once. Each repetition is a new request and counts as one. If the run is over, a new run of its job begins with them instead of its first requests.")
+                .description("Queues failed requests of a block run again, each at most once. Each repetition is a new request and counts as one. If the run is over, a new run of its job begins with them instead of its first requests.")
                 .needs(Need::Operate)
                 .body_or_nothing::<RequeueInput>()
                 .answers::<Requeued>(200, "The result.")
@@ -59,7 +59,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/requests/pending").get(pending, |op| {
             op.named("listPendingRequests")
-                .says("Lists the requests of a block run that have no results yet, in the order of their blocks; those at nodes are among them. A page may be short though more follow.")
+                .description("Lists the requests of a block run that have no results yet, in the order of their blocks; those at nodes are among them. A page may be short though more follow.")
                 .needs(Need::Read)
                 .query::<PendingQuery>()
                 .answers::<Page<PendingRequest>>(200, "A page of requests.")
@@ -67,7 +67,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/requests/discard").post(discard, |op| {
             op.named("discardRequests")
-                .says("Discards pending requests of a block run that is under way: each gets a failure of the kind `discarded`, which its worker receives. Those at nodes are left alone.")
+                .description("Discards pending requests of a block run that is under way: each gets a failure of the kind `discarded`, which its worker receives. Those at nodes are left alone.")
                 .needs(Need::Operate)
                 .body::<DiscardInput>()
                 .answers::<Discarded>(200, "What became of them.")
@@ -76,7 +76,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/why-url").get(why_url, |op| {
             op.named("explainUrl")
                 .only_leader()
-                .says("Explains why a block run has no result for a URL: where its request is, and what it waits for.")
+                .description("Explains why a block run has no result for a URL: where its request is, and what it waits for.")
                 .needs(Need::Read)
                 .query::<UrlQuery>()
                 .answers::<WhyOutput>(200, "The reason.")

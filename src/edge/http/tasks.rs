@@ -27,7 +27,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/{id}/trigger/batch").post(trigger_batch, |op| {
             op.named("triggerJobBatch").recorded_in_its_run()
-                .says("Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on disk when the response comes.")
+                .description("Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on disk when the response comes.")
                 .needs(Need::Operate)
                 .body::<Vec<TriggerInput>>()
                 .answers::<Vec<TriggeredOutput>>(202, "The result of each, in the same order.")
@@ -35,7 +35,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/workers/{id}/reports").post(reports, |op| {
             op.named("reportTasks")
-                .says("Task reports of a worker without a socket. The response comes when the final reports are on disk.")
+                .description("Task reports of a worker without a socket. The response comes when the final reports are on disk.")
                 .needs(Need::Worker)
                 .body::<Vec<TaskReport>>()
                 .answers::<Vec<SettledTask>>(200, "The final ones, now acknowledged: the worker may forget them.")
@@ -43,7 +43,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/workers/{id}/heartbeat").post(heartbeat, |op| {
             op.named("workerHeartbeat")
-                .says("Heartbeat of a worker without a socket, with its current tasks: their leases are renewed.")
+                .description("Heartbeat of a worker without a socket, with its current tasks: their leases are renewed.")
                 .needs(Need::Worker)
                 .body::<HandsInput>()
                 .answers_nothing(204, "The heartbeat is accepted.")

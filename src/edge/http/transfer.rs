@@ -26,7 +26,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/export").get(export, |op| {
             op.named("exportJobs")
-                .says("Exports jobs as a file, sorted by name. YAML, unless `Accept` asks for JSON. The secret of a callback is empty; other secrets are masked for all but an admin.")
+                .description("Exports jobs as a file, sorted by name. YAML, unless `Accept` asks for JSON. The secret of a callback is empty; other secrets are masked for all but an admin.")
                 .needs(Need::Read)
                 .query::<ExportQuery>()
                 .answers::<Vec<ExportedJob>>(200, "The jobs.")
@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/import").post(import, |op| {
             op.named("importJobs")
-                .says("Creates or changes jobs from a JSON or YAML file, by name. All are checked before any is written.")
+                .description("Creates or changes jobs from a JSON or YAML file, by name. All are checked before any is written.")
                 .needs(Need::Edit)
                 .query::<ImportQuery>()
                 .body::<ImportBody>()

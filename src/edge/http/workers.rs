@@ -26,7 +26,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/workers")
             .get(list, |op| {
                 op.named("listWorkers").live()
-                    .says("Lists workers by id: connected ones and former ones.")
+                    .description("Lists workers by id: connected ones and former ones.")
                     .needs(Need::Read)
                     .query::<Query>()
                     .answers::<Page<WorkerOutput>>(200, "The workers.")
@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Resource> {
             })
             .post(register, |op| {
                 op.named("registerWorker")
-                    .says("Registers a worker without a socket, with the classes that it watches.")
+                    .description("Registers a worker without a socket, with the classes that it watches.")
                     .needs(Need::Worker)
                     .body::<WorkerInput>()
                     .answers::<WorkerRegistered>(200, "Its id, and how often it must call.")
@@ -43,23 +43,23 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/workers/{id}/work").get(work, |op| {
             op.named("readWorkerWork")
                 .only_leader()
-                .says("What a worker did in each of the last minutes, six hours at most, since it connected. The lists are empty if it is not connected.")
+                .description("What a worker did in each of the last minutes, six hours at most, since it connected. The lists are empty if it is not connected.")
                 .needs(Need::Read)
                 .answers::<WorkerWorkOutput>(200, "The steps.")
         }),
         resource("/api/v1/workers/watches").get(watches, |op| {
             op.named("listWatches")
-                .says("Lists which worker watched which class from when to when, newest first.")
+                .description("Lists which worker watched which class from when to when, newest first.")
                 .needs(Need::Read)
                 .query::<WatchQuery>()
                 .answers::<Page<WorkerWatch>>(200, "The watches, now and in the past.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/workers/{id}")
-            .get(read, |op| op.named("readWorker").live().says("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
+            .get(read, |op| op.named("readWorker").live().description("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
             .delete(forget, |op| {
                 op.named("forgetWorker")
-                    .says("Deletes a worker. A connected worker is not deleted unless `force` is set: then it is evicted, and its work goes to other workers.")
+                    .description("Deletes a worker. A connected worker is not deleted unless `force` is set: then it is evicted, and its work goes to other workers.")
                     .needs(Need::Admin)
                     .query::<DeleteQuery>()
                     .answers_nothing(204, "It is deleted.")
@@ -68,7 +68,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/workers/{id}/messages").get(messages, |op| {
             op.named("fetchMessages")
                 .only_leader()
-                .says("Returns the broker's messages to a worker without a socket. The call is also its heartbeat.")
+                .description("Returns the broker's messages to a worker without a socket. The call is also its heartbeat.")
                 .needs(Need::Worker)
                 .query::<Wait>()
                 .answers::<Vec<ToWorker>>(200, "The messages.")
@@ -76,18 +76,18 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[403, 422])
         }),
         resource("/api/v1/workers/{id}/enable")
-            .post(ordered(WorkerOrder::Enable), |op| order_op(op.named("enableWorker").says("Enables a worker: it gets work again."))),
+            .post(ordered(WorkerOrder::Enable), |op| order_op(op.named("enableWorker").description("Enables a worker: it gets work again."))),
         resource("/api/v1/workers/{id}/disable").post(ordered(WorkerOrder::Disable), |op| {
-            order_op(op.named("disableWorker").says("Stops sending work to a worker. It may finish and report its current work."))
+            order_op(op.named("disableWorker").description("Stops sending work to a worker. It may finish and report its current work."))
         }),
         resource("/api/v1/workers/{id}/drain").post(ordered(WorkerOrder::Drain), |op| {
-            order_op(op.named("drainWorker").says("Stops sending work to a worker, and orders it to leave when its current work is finished."))
+            order_op(op.named("drainWorker").description("Stops sending work to a worker, and orders it to leave when its current work is finished."))
         }),
         resource("/api/v1/workers/{id}/kick").post(ordered(WorkerOrder::Kick), |op| {
-            order_op(op.named("kickWorker").says("Kicks a worker: its work goes to other workers, and it is rejected until it is allowed again."))
+            order_op(op.named("kickWorker").description("Kicks a worker: its work goes to other workers, and it is rejected until it is allowed again."))
         }),
         resource("/api/v1/workers/{id}/allow").post(ordered(WorkerOrder::Allow), |op| {
-            order_op(op.named("allowWorker").says("Admits a kicked worker again. It does not change other workers."))
+            order_op(op.named("allowWorker").description("Admits a kicked worker again. It does not change other workers."))
         }),
     ]
 }

@@ -112,7 +112,7 @@ impl LiveSession {
                     over.push(*id);
                     Some(frame::text(&ToWindow::Problem { id: *id, problem }))
                 }
-                // Its task has ended without a word.
+                // Its task has ended without a last message.
                 State::Unknown | State::Answer(_) => {
                     over.push(*id);
                     Some(frame::text(&ToWindow::Problem {

@@ -40,7 +40,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/").get(root, |op| {
             op.named("openNodeSocket")
-                .says(
+                .description(
                     "The WebSocket of a node, and the portal. With `Upgrade: websocket` and the parameters of docs/protocol.md \
                     (`nodeid` and others) it opens the socket; then a token of the role agent or admin is asked for, which may also \
                     stand in the address (`token`, or `sign`). Without an upgrade it is the page that people manage jobs on, for everybody.",
@@ -55,7 +55,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/worker").get(worker_socket, |op| {
             op.named("openWorkerSocket")
                 .only_leader()
-                .says(
+                .description(
                     "The WebSocket of a worker. It asks for `Upgrade: websocket`; its id may stand in the address (`workerid`), and so \
                     may its token (`token`).",
                 )
@@ -66,7 +66,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/live").get(live_socket, |op| {
             op.named("openLiveSocket")
-                .says(
+                .description(
                     "The WebSocket of a window that watches answers of the API. It asks for `Upgrade: websocket`. The broker sends the \
                     answers to the paths that the window watches, and then their differences. A token may also stand in a subprotocol, \
                     because a browser cannot set headers (docs/protocol.md).",

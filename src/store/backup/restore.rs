@@ -134,7 +134,7 @@ impl Place {
             disk::remove(&beside(&marker, "-journal")).map_err(failed)?;
         }
         disk::check_room(self.folder(), manifest.bytes()).map_err(|why| refusal(&self.path, &why))?;
-        // It stays until it is the database: it tells that the rest is not a store.
+        // It stays until it is the database: while it exists, the rest is not a store.
         let mut file = private::options().write(true).create(true).truncate(true).open(&marker).map_err(failed)?;
         fault::point("restore.step");
         disk::sync_folder(self.folder()).map_err(failed)?;

@@ -2,7 +2,7 @@
 //!
 //! No broker works on either meanwhile: the copy leads both (`store/custody.rs`). The target is marked before the first row is written, and the mark
 //! goes in the transaction that gives it back, after everything was read again and compared: no broker starts on a marked store, and
-//! the next copy to it begins anew. Rows keep their keys and packs their places, so the two stores are equal, row by row.
+//! the next copy to it starts again. Rows keep their keys and packs their places, so the two stores are equal, row by row.
 
 mod bytes;
 mod rows;
@@ -65,7 +65,7 @@ fn mark(conn: &mut Conn) -> Result<Option<String>, StoreError> {
 /// Copies a store that no broker leads to one that is empty, which is created if it does not exist.
 ///
 /// # Errors
-/// The text is for the user. The target can be used only after success; the same call begins anew.
+/// The text is for the user. The target can be used only after success; the same call starts again.
 pub fn copy(from: &DatabaseAddress, to: &DatabaseAddress) -> Result<Report, StoreError> {
     let (from, to) = (from.absolute()?, to.absolute()?);
     if from == to {

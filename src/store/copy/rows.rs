@@ -26,7 +26,7 @@ impl QueryableByName<Database> for Row {
     fn build<'a>(row: &impl NamedRow<'a, Database>) -> deserialize::Result<Self> {
         let mut values = Vec::with_capacity(row.field_count());
         for place in 0..row.field_count() {
-            // The name that [`all`] gave the column tells its kind.
+            // The name that [`all`] gave the column contains its kind.
             let name = diesel::row::Row::get(row, place).and_then(|field| field.field_name().map(ToOwned::to_owned)).unwrap_or_default();
             values.push(match name.as_bytes().first() {
                 Some(b'n') => Value::Number(NamedRow::get::<Nullable<BigInt>, _>(row, &name)?),

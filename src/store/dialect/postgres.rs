@@ -42,7 +42,7 @@ const WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET tcp_ke
 const READER: &str =
     "SET default_transaction_read_only = on; SET default_transaction_isolation = 'repeatable read'; SET client_min_messages = warning;";
 const SEAT: &str = "SET lock_timeout = '200ms'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning;";
-/// The channel on which a leader says that it has released its lease.
+/// The channel on which a leader notifies standbys that it has released its lease.
 const RELEASED: &str = "webloom_released";
 /// The key of the leader's lock among the advisory locks of the database: `webloom` in ASCII.
 const LOCK: i64 = 0x0077_6562_6c6f_6f6d;

@@ -31,47 +31,50 @@ const FORM_IN_PARTS: &str = "multipart/form-data";
 pub fn routes() -> Vec<Resource> {
     vec![
         call("/daemonstatus.json").get(daemon_status, |op| {
-            reads(op.named("scrapydDaemonStatus").says("Counts the spider runs by state, in the format of scrapyd."))
+            reads(op.named("scrapydDaemonStatus").description("Counts the spider runs by state, in the format of scrapyd."))
         }),
         call("/listprojects.json")
-            .get(list_projects, |op| reads(op.named("scrapydListProjects").says("Lists the projects, in the format of scrapyd."))),
+            .get(list_projects, |op| reads(op.named("scrapydListProjects").description("Lists the projects, in the format of scrapyd."))),
         call("/listversions.json").get(list_versions, |op| {
             reads(
-                op.named("scrapydListVersions").says("Lists the versions of a project, in the format of scrapyd. The latest is the last."),
+                op.named("scrapydListVersions")
+                    .description("Lists the versions of a project, in the format of scrapyd. The latest is the last."),
             )
             .query::<ProjectQuery>()
         }),
         call("/listspiders.json").get(list_spiders, |op| {
-            let says = "Lists the spiders of a version, in the format of scrapyd. If they are not known, a node lists them.";
-            reads(op.named("scrapydListSpiders").says(says)).query::<ProjectQuery>().only_leader()
+            let description = "Lists the spiders of a version, in the format of scrapyd. If they are not known, a node lists them.";
+            reads(op.named("scrapydListSpiders").description(description)).query::<ProjectQuery>().only_leader()
         }),
         call("/listjobs.json").get(list_jobs, |op| {
-            let says = "Lists the spider runs, in the format of scrapyd: those that are not over, and the last 100 that are.";
-            reads(op.named("scrapydListJobs").says(says)).query::<JobsQuery>().only_leader()
+            let description = "Lists the spider runs, in the format of scrapyd: those that are not over, and the last 100 that are.";
+            reads(op.named("scrapydListJobs").description(description)).query::<JobsQuery>().only_leader()
         }),
         call("/status.json").get(status, |op| {
-            reads(op.named("scrapydStatus").says("The state of a spider run, in the format of scrapyd."))
+            reads(op.named("scrapydStatus").description("The state of a spider run, in the format of scrapyd."))
                 .query::<StatusQuery>()
                 .only_leader()
         }),
         call("/addversion.json").post(add_version, |op| {
-            let says = "Stores an egg as a version of a project, in the format of scrapyd. A node lists its spiders before the answer.";
-            edits(op.named("scrapydAddVersion").says(says)).body_as_form::<AddForm>(FORM_IN_PARTS)
+            let description =
+                "Stores an egg as a version of a project, in the format of scrapyd. A node lists its spiders before the answer.";
+            edits(op.named("scrapydAddVersion").description(description)).body_as_form::<AddForm>(FORM_IN_PARTS)
         }),
         call("/schedule.json").post(schedule, |op| {
-            let says = "Runs a spider, in the format of scrapyd. Other fields become arguments of the spider.";
-            operates(op.named("scrapydSchedule").recorded_in_its_run().says(says)).body_as_form::<ScheduleForm>(FORM)
+            let description = "Runs a spider, in the format of scrapyd. Other fields become arguments of the spider.";
+            operates(op.named("scrapydSchedule").recorded_in_its_run().description(description)).body_as_form::<ScheduleForm>(FORM)
         }),
         call("/cancel.json").post(cancel, |op| {
-            operates(op.named("scrapydCancel").says("Stops a spider run, in the format of scrapyd.")).body_as_form::<CancelForm>(FORM)
+            operates(op.named("scrapydCancel").description("Stops a spider run, in the format of scrapyd."))
+                .body_as_form::<CancelForm>(FORM)
         }),
         call("/delversion.json").post(delete_version, |op| {
-            let says = "Deletes a version of a project, in the format of scrapyd. Its runs stay.";
-            edits(op.named("scrapydDeleteVersion").says(says)).body_as_form::<VersionForm>(FORM)
+            let description = "Deletes a version of a project, in the format of scrapyd. Its runs stay.";
+            edits(op.named("scrapydDeleteVersion").description(description)).body_as_form::<VersionForm>(FORM)
         }),
         call("/delproject.json").post(delete_project, |op| {
-            let says = "Deletes all versions of a project, in the format of scrapyd. Their runs stay.";
-            edits(op.named("scrapydDeleteProject").says(says)).body_as_form::<ProjectForm>(FORM)
+            let description = "Deletes all versions of a project, in the format of scrapyd. Their runs stay.";
+            edits(op.named("scrapydDeleteProject").description(description)).body_as_form::<ProjectForm>(FORM)
         }),
     ]
 }
