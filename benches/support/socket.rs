@@ -50,6 +50,11 @@ impl Socket {
         Ok(socket)
     }
 
+    /// From now on a read without a message returns at once.
+    pub fn never_wait(&self) -> Result<()> {
+        self.stream.set_nonblocking(true)
+    }
+
     /// The next message; answers pings on the way.
     pub fn read(&mut self) -> Result<Message> {
         loop {
