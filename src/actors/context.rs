@@ -2,18 +2,18 @@
 
 use super::address_map::AddressMap;
 use super::alerts::AlertsHandle;
-use super::allocator::AllocatorHandle;
 use super::brokers::Brokers;
 use super::callback::Outbound;
-use super::dispatcher::DispatcherHandle;
 use super::downloads::Downloads;
-use super::fleet::Fleet;
 use super::followers::Followers;
 use super::involved::RunsByPeer;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
 use super::packages::Packages;
+use super::placement::allocator::AllocatorHandle;
+use super::placement::dispatcher::DispatcherHandle;
+use super::placement::fleet::Fleet;
 use super::recorder::OpenMinute;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};

@@ -1,7 +1,6 @@
 //! Sends blocks to a node and releases them.
 
 use super::{BlockDone, Held, Holds, NodeActor, SendBlock};
-use crate::actors::dispatcher::NodePermit;
 use crate::actors::session_sender::Frame;
 use crate::domain::ids::BlockId;
 use crate::domain::node::Room;
@@ -57,14 +56,14 @@ impl Handler<SendBlock> for NodeActor {
         // Release the same kind of slot that was reserved.
         let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
         let before = self.held.get(&m.block.block_id).map(|held| held.room);
-        let room = m.permit.as_ref().map(NodePermit::room).or(before).unwrap_or(usual);
+        let room = m.permit.as_ref().map(|permit| permit.slot().room).or(before).unwrap_or(usual);
         let sent_as = if self.sender.is_some() { self.sent + 1 } else { 0 };
         let (block_id, held) =
             (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room, waits: false, sent_as });
         if self.held.insert(block_id, held).is_none()
             && let Some(permit) = m.permit
         {
-            permit.taken();
+            permit.keep();
         }
         let Some(sender) = &self.sender else {
             // A node in polling mode gets the block with its next call. A node whose session closed reports in its first

@@ -1,7 +1,7 @@
 //! Heartbeats: the state that a node reports.
 
 use super::{Beat, Held, NodeActor, PullBeat};
-use crate::actors::dispatcher::PullBlock;
+use crate::actors::placement::dispatcher::PullBlock;
 use crate::actors::run::NodeHolds;
 use crate::domain::ids::{BlockId, Identity};
 use crate::domain::node::{NodeLoad, Room};

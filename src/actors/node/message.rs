@@ -1,7 +1,7 @@
 //! Messages to the actor of a node, and its handle.
 
 use super::NodeActor;
-use crate::actors::dispatcher::NodePermit;
+use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::session_sender::{Frame, SessionSender};
 use crate::actors::supervision::Link;
@@ -59,7 +59,7 @@ pub struct SendBlock {
     /// The length of the requests after decompression, in bytes.
     pub raw_length: u32,
     /// The permit that the block uses; `None` if the block is sent again.
-    pub permit: Option<NodePermit>,
+    pub permit: Option<Permit<NodeSlot>>,
 }
 
 /// From a run: the node holds a block of this run. The node pulled it, or held it when the run was rebuilt.

@@ -18,7 +18,7 @@ pub use blocks::with_requests;
 pub use owners::NodeOwners;
 
 use super::context::BrokerContext;
-use super::dispatcher::NodeOpen;
+use super::placement::dispatcher::NodeOpen;
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::{BlockId, Identity, NodeId};

@@ -5,14 +5,14 @@ use super::{
     WorkerConnected, WorkerWatches,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
-use crate::actors::allocator::{Allocator, AllocatorHandle};
 use crate::actors::application::Application;
 use crate::actors::callback::Callback;
 use crate::actors::context::BrokerContext;
-use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
+use crate::actors::placement::allocator::{Allocator, AllocatorHandle};
+use crate::actors::placement::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{Blocks, StoredBlocks};

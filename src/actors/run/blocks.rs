@@ -363,7 +363,7 @@ impl Handler<Grant> for RunActor {
     type Result = ();
     fn handle(&mut self, Grant { to, permit }: Grant, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.grant");
-        match permit.room() {
+        match permit.slot().room {
             Room::Block => self.begin_block(Sink::Node { to, permit }, ctx),
             Room::Site => {
                 self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);

@@ -1,7 +1,7 @@
 //! Requests that failed at a node for a reason that another node may not have are tried at another one, if there is one.
 
 use super::RunActor;
-use crate::actors::dispatcher::GrantElsewhere;
+use crate::actors::placement::dispatcher::GrantElsewhere;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
 use crate::domain::time::Timestamp;

@@ -2,8 +2,8 @@
 
 use super::helper::Called;
 use super::{Choice, RunHandle};
-use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::NodeHandle;
+use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::domain::block::{Lease, Phase};
 use crate::domain::fingerprint::Fingerprint;
@@ -109,7 +109,7 @@ pub struct Grant {
     /// The actor of the node.
     pub to: NodeHandle,
     /// The permit for the block, which contains the node.
-    pub permit: NodePermit,
+    pub permit: Permit<NodeSlot>,
 }
 
 /// From the dispatcher: answer this node's request with a block.
@@ -335,7 +335,7 @@ impl RunHandle {
         answer
     }
     /// See [`Grant`].
-    pub fn grant(&self, to: NodeHandle, permit: NodePermit) {
+    pub fn grant(&self, to: NodeHandle, permit: Permit<NodeSlot>) {
         self.0.tell(Grant { to, permit });
     }
     /// See [`HandOver`].

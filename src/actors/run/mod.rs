@@ -42,8 +42,8 @@ pub use requests::text_of;
 pub use requeue::MOST_REQUEUED;
 
 use super::context::BrokerContext;
-use super::dispatcher::RunReady;
 use super::involved::Involved;
+use super::placement::dispatcher::RunReady;
 use super::reply::Reply;
 use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell, Totals};
 use crate::domain::frontier::Frontier;

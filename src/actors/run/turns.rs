@@ -5,8 +5,8 @@ use super::cache::{Finished, Payload};
 use super::held::Addressed;
 use super::parts::{failed, final_entry};
 use super::robots::TARGET_AGAIN_MS;
-use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
+use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::Reply;
 use crate::actors::sites::{KnownRobots, RobotsKey};
 use crate::domain::frontier::SiteNo;
@@ -69,7 +69,7 @@ pub(super) struct Turns {
 #[derive(Debug)]
 pub(super) enum Sink {
     /// A node with a free slot.
-    Node { to: NodeHandle, permit: NodePermit },
+    Node { to: NodeHandle, permit: Permit<NodeSlot> },
     /// A node that requested a block.
     Call { node: NodeId, to: NodeHandle, reply: Reply<Option<Block>> },
 }
@@ -77,13 +77,13 @@ pub(super) enum Sink {
 impl Sink {
     pub fn node(&self) -> NodeId {
         match self {
-            Self::Node { permit, .. } => permit.node(),
+            Self::Node { permit, .. } => permit.slot().node,
             Self::Call { node, .. } => *node,
         }
     }
 
     pub fn keeps_pace(&self) -> bool {
-        matches!(self, Self::Node { permit, .. } if permit.keeps_pace())
+        matches!(self, Self::Node { permit, .. } if permit.slot().keeps_pace)
     }
 
     /// Answers that there is no block.

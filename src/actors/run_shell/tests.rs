@@ -1,9 +1,10 @@
 //! The orders of the messages and writes of a run. Its ports record: no other actor runs.
 
 use super::{AtWork, Control, Ctx, Kind, RunLink, RunShell};
-use crate::actors::allocator::{AllocatorHandle, WorkerPermit};
 use crate::actors::brokers::{Brokers, Role};
 use crate::actors::context::{BrokerContext, Times};
+use crate::actors::placement::allocator::AllocatorHandle;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::registry::RegistryHandle;
 use crate::actors::reply::{Answer, reply};
 use crate::actors::run::{Blocks, Choice, StoredBlocks};
@@ -258,7 +259,7 @@ fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
                 if !is_stored {
                     stage.adopt().await;
                 }
-                actor.link.tell(TaskEvent::Granted(0, WorkerPermit::new(worker, 1, allocator)));
+                actor.link.tell(TaskEvent::Granted(0, Permit::new(WorkerSlot { worker }, move || allocator.release(worker, 1))));
                 let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "success", "result": 7 });
                 actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
                 actor.over().await;

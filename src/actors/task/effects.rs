@@ -1,7 +1,7 @@
 //! Carries out the effects that the state machine of a task decided.
 
 use super::{Task, TaskActor};
-use crate::actors::allocator::WorkerPermit;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::run_shell::{Ctx, Ended};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
@@ -82,9 +82,9 @@ impl TaskActor {
         }
     }
 
-    pub(super) fn has_permit(&mut self, i: usize, permit: WorkerPermit) {
-        self.kind.involved.add_worker(permit.worker());
-        self.kind.parts[i].worker = Some(permit.worker());
+    pub(super) fn has_permit(&mut self, i: usize, permit: Permit<WorkerSlot>) {
+        self.kind.involved.add_worker(permit.slot().worker);
+        self.kind.parts[i].worker = Some(permit.slot().worker);
         self.kind.parts[i].permit = Some(permit);
     }
 

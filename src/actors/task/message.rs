@@ -1,6 +1,6 @@
 //! The messages that only tasks accept.
 
-use crate::actors::allocator::WorkerPermit;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::task::TaskHandle;
 use crate::domain::explain::Part;
@@ -15,9 +15,9 @@ use crate::protocol::task::{TaskRef, TaskReport};
 #[derive(Debug)]
 pub enum TaskEvent {
     /// From the allocator: a permit. Dropping it frees the slot.
-    Granted(u32, WorkerPermit),
+    Granted(u32, Permit<WorkerSlot>),
     /// From the allocator: the permit of an instance that was already at a worker.
-    Occupied(u32, WorkerPermit),
+    Occupied(u32, Permit<WorkerSlot>),
     /// From the allocator: no connected worker is eligible for an instance, and why not.
     NoEligibleWorker(u32, NotEligible),
     /// From the allocator: a worker is eligible for the task, which needs all workers and had none; or the reason why there is none has changed.

@@ -10,9 +10,9 @@ mod view;
 
 pub use message::{TaskDescription, TaskEvent};
 
-use super::allocator::WorkerPermit;
 use super::context::BrokerContext;
 use super::involved::Involved;
+use super::placement::{Permit, WorkerSlot};
 use super::run::stored_output;
 use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell};
 use crate::domain::ids::WorkerId;
@@ -68,7 +68,7 @@ pub type TaskHandle = RunLink<Task>;
 struct Part {
     /// The only worker that may run it.
     only: Option<WorkerId>,
-    permit: Option<WorkerPermit>,
+    permit: Option<Permit<WorkerSlot>>,
     began: Option<Timestamp>,
     progress: Option<u8>,
     text: Option<String>,

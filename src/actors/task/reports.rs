@@ -1,8 +1,8 @@
 //! Handles messages about a task from its worker, the allocator and the worker's actor.
 
 use super::{MARGIN, Task, TaskActor};
-use crate::actors::allocator::WorkerPermit;
 use crate::actors::followers::Size;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::run_logs::{MOST_IN_CALL, check_lines, cut_line};
 use crate::actors::run_shell::Ctx;
 use crate::domain::ids::WorkerId;
@@ -132,16 +132,16 @@ impl TaskActor {
         }
     }
 
-    pub(super) fn granted(&mut self, i: usize, permit: WorkerPermit, ctx: &mut Ctx<Task>) {
-        let effects = self.kind.machine.granted(i, permit.worker());
+    pub(super) fn granted(&mut self, i: usize, permit: Permit<WorkerSlot>, ctx: &mut Ctx<Task>) {
+        let effects = self.kind.machine.granted(i, permit.slot().worker);
         if !effects.is_empty() {
             self.has_permit(i, permit);
             self.carry_on(effects, ctx);
         }
     }
 
-    pub(super) fn occupied(&mut self, i: usize, permit: WorkerPermit) {
-        if self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.worker())) {
+    pub(super) fn occupied(&mut self, i: usize, permit: Permit<WorkerSlot>) {
+        if self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.slot().worker)) {
             self.has_permit(i, permit);
         }
     }

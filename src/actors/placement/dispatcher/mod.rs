@@ -4,11 +4,12 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady, SetPaused};
+pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, PullBlock, RunGone, RunReady, SetPaused};
 
-use super::node::NodeHandle;
-use super::run::RunHandle;
-use super::supervision::{ExitGuard, Link};
+use super::{NodeSlot, Permit};
+use crate::actors::node::NodeHandle;
+use crate::actors::run::RunHandle;
+use crate::actors::supervision::{ExitGuard, Link};
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::matchmaker::{Grant, Matchmaker};
 use crate::domain::node::Room;
@@ -66,7 +67,8 @@ impl Dispatcher {
                     other.debit(grant.node);
                 }
                 let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-                run.grant(node.handle.clone(), NodePermit::new(grant.node, room, node.keeps_pace, this));
+                let slot = NodeSlot { node: grant.node, room, keeps_pace: node.keeps_pace };
+                run.grant(node.handle.clone(), Permit::new(slot, move || this.credit(slot.node, slot.room)));
             }
             // This cannot happen: runs and nodes enter the matchmaker together with their handles.
             _ => log::error!("grant for an unknown run or node run_id={} node={}", grant.run, grant.node),

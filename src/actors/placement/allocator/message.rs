@@ -38,7 +38,7 @@ pub struct OccupyPlace {
     pub task: TaskHandle,
 }
 
-/// From a [`WorkerPermit`]: the slot is free again.
+/// From a dropped permit: the slot is free again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleasePlace {
@@ -121,32 +121,6 @@ pub struct ExplainAsk {
     pub reply: Reply<Vec<Refusal>>,
 }
 
-/// A slot at a worker for one task, reserved with a grant. Dropping the permit always frees the slot.
-#[derive(Debug)]
-pub struct WorkerPermit {
-    worker: WorkerId,
-    life: u64,
-    allocator: AllocatorHandle,
-}
-
-impl WorkerPermit {
-    pub(in crate::actors) fn new(worker: WorkerId, life: u64, allocator: AllocatorHandle) -> Self {
-        Self { worker, life, allocator }
-    }
-
-    /// The worker of the slot.
-    #[must_use]
-    pub fn worker(&self) -> WorkerId {
-        self.worker
-    }
-}
-
-impl Drop for WorkerPermit {
-    fn drop(&mut self) {
-        self.allocator.0.tell(ReleasePlace { worker: self.worker, life: self.life });
-    }
-}
-
 /// Handle to the allocator for other modules.
 #[derive(Debug, Clone)]
 pub struct AllocatorHandle(pub(in crate::actors) Link<Allocator>);
@@ -163,6 +137,10 @@ impl AllocatorHandle {
     /// See [`OccupyPlace`].
     pub fn occupy(&self, worker: WorkerId, instance: u32, task: TaskHandle) {
         self.0.tell(OccupyPlace { worker, instance, task });
+    }
+    /// See [`ReleasePlace`].
+    pub fn release(&self, worker: WorkerId, life: u64) {
+        self.0.tell(ReleasePlace { worker, life });
     }
     /// See [`HandHere`].
     pub fn hand_here(&self, worker: WorkerId, hand: WorkerCapacity, open: bool, barred: Option<String>) {

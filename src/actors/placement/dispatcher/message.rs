@@ -51,7 +51,7 @@ pub struct NodeOpen {
     pub open: bool,
 }
 
-/// From a node: a block has left it. From a [`NodePermit`]: no block has used it.
+/// From a node: a block has left it. From a dropped permit: no block has used it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Credit(pub NodeId, pub Room);
@@ -91,54 +91,6 @@ pub struct PullBlock {
     pub without: Vec<Identity>,
     /// The block, or `None`.
     pub reply: Reply<Option<Block>>,
-}
-
-/// A slot at a node for one block, reserved with a grant. If the permit is dropped before a block arrives at the node, the slot
-/// goes back to the dispatcher that reserved it; a later dispatcher never counted it.
-#[derive(Debug)]
-pub struct NodePermit {
-    node: NodeId,
-    room: Room,
-    /// The node limits the pace of a site by itself.
-    keeps_pace: bool,
-    dispatcher: Option<DispatcherHandle>,
-}
-
-impl NodePermit {
-    pub(super) fn new(node: NodeId, room: Room, keeps_pace: bool, dispatcher: DispatcherHandle) -> Self {
-        Self { node, room, keeps_pace, dispatcher: Some(dispatcher) }
-    }
-
-    /// The kind of slot.
-    #[must_use]
-    pub fn room(&self) -> Room {
-        self.room
-    }
-
-    /// Whether the node accepts many requests to one site.
-    #[must_use]
-    pub fn keeps_pace(&self) -> bool {
-        self.keeps_pace
-    }
-
-    /// The node of the slot.
-    #[must_use]
-    pub fn node(&self) -> NodeId {
-        self.node
-    }
-
-    /// A block has arrived: the node itself reports when the block has left.
-    pub fn taken(mut self) {
-        self.dispatcher = None;
-    }
-}
-
-impl Drop for NodePermit {
-    fn drop(&mut self) {
-        if let Some(dispatcher) = self.dispatcher.take() {
-            dispatcher.credit(self.node, self.room);
-        }
-    }
 }
 
 /// Handle to the dispatcher for other modules.

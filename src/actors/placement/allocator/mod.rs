@@ -9,13 +9,14 @@ mod unplaced;
 
 pub use message::{
     AllocatorHandle, AskPlace, BarHand, ExplainAsk, FindWorker, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, ReleasePlace,
-    WithdrawAsk, WorkerPermit,
+    WithdrawAsk,
 };
 
-use super::context::AddressBook;
-use super::run::{Choice, RunHandle};
-use super::supervision::{ExitGuard, Link};
-use super::task::{TaskEvent, TaskHandle};
+use super::{Permit, WorkerSlot};
+use crate::actors::context::AddressBook;
+use crate::actors::run::{Choice, RunHandle};
+use crate::actors::supervision::{ExitGuard, Link};
+use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
 use crate::domain::worker_pool::{Ask, Asked, Asker, Grant, WorkerPool};
@@ -50,14 +51,15 @@ impl Allocator {
         Self { guard, worker_pool, askers, unplaced, addresses, is_rebuilding }
     }
 
-    fn permit(&self, grant: Grant, ctx: &Context<Self>) -> WorkerPermit {
+    /// The permit for a slot that the worker pool counts as used.
+    fn permit(&self, worker: WorkerId, life: u64, ctx: &Context<Self>) -> Permit<WorkerSlot> {
         let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-        WorkerPermit::new(grant.worker, grant.life, this)
+        Permit::new(WorkerSlot { worker }, move || this.release(worker, life))
     }
 
     fn tell(&mut self, grants: Vec<Grant>, ctx: &Context<Self>) {
         for grant in grants {
-            let permit = self.permit(grant, ctx);
+            let permit = self.permit(grant.worker, grant.life, ctx);
             // If the request was withdrawn, dropping the permit frees the slot.
             if let Some(task) = self.askers.remove(&grant.asker) {
                 task.tell(TaskEvent::Granted(grant.asker.1, permit));
@@ -117,7 +119,7 @@ impl Handler<AskPlace> for Allocator {
         let _timed = self.guard.timed("allocator.ask");
         let asker = ask.asker;
         match self.worker_pool.ask(*ask) {
-            Asked::Granted(grant) => task.tell(TaskEvent::Granted(asker.1, self.permit(grant, ctx))),
+            Asked::Granted(grant) => task.tell(TaskEvent::Granted(asker.1, self.permit(grant.worker, grant.life, ctx))),
             Asked::NoWorker(why) if !self.is_rebuilding => {
                 task.tell(TaskEvent::NoEligibleWorker(asker.1, why));
                 self.askers.insert(asker, task);
@@ -142,8 +144,7 @@ impl Handler<OccupyPlace> for Allocator {
     fn handle(&mut self, OccupyPlace { worker, instance, task }: OccupyPlace, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.occupy");
         if let Some(life) = self.worker_pool.occupy(worker) {
-            let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-            task.tell(TaskEvent::Occupied(instance, WorkerPermit::new(worker, life, this)));
+            task.tell(TaskEvent::Occupied(instance, self.permit(worker, life, ctx)));
         }
     }
 }
