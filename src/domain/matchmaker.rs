@@ -9,7 +9,7 @@
 //! order. So a change of a node or a run costs only the demands concerned, never nodes times runs.
 
 use super::ids::{Identity, NodeId};
-use super::node::{NodeFacts, Room};
+use super::node::{NodeFacts, SlotKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -76,7 +76,7 @@ pub struct Grant {
 /// The state for decisions about one kind of slot.
 #[derive(Debug)]
 pub struct Matchmaker {
-    room: Room,
+    slot_kind: SlotKind,
     runs: HashMap<Identity, RunSlot>,
     /// Runs with ready blocks, in serving order.
     waiting: BTreeSet<RunKey>,
@@ -97,9 +97,9 @@ pub struct Matchmaker {
 impl Matchmaker {
     /// A matchmaker without nodes and runs.
     #[must_use]
-    pub fn new(room: Room) -> Self {
+    pub fn new(slot_kind: SlotKind) -> Self {
         Self {
-            room,
+            slot_kind,
             runs: HashMap::new(),
             waiting: BTreeSet::new(),
             nodes: HashMap::new(),
@@ -176,8 +176,8 @@ impl Matchmaker {
 
     /// A block has left a node: one more slot is free.
     pub fn credit(&mut self, node: NodeId) {
-        let room = self.room;
-        self.change_node(node, |slot| slot.free = (slot.free + 1).min(slot.facts.room(room)));
+        let slot_kind = self.slot_kind;
+        self.change_node(node, |slot| slot.free = (slot.free + 1).min(slot.facts.slots(slot_kind)));
     }
 
     /// A node is gone.
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn priority_first_then_fairly() {
-        let mut m = Matchmaker::new(Room::Block);
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "default", "linux"), 100, true);
         m.run_ready(run(1), 0, 50, None, None);
         m.run_ready(run(2), 0, 50, None, None);
@@ -377,8 +377,8 @@ mod tests {
     }
 
     #[test]
-    fn the_emptiest_node_first_and_never_more_than_it_has_room_for() {
-        let mut m = Matchmaker::new(Room::Block);
+    fn the_node_with_the_most_free_slots_comes_first_and_gets_no_more_than_it_has() {
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "a", "linux"), 1, true);
         m.node_changed(facts(2, "a", "linux"), 3, true);
         m.node_changed(facts(3, "a", "linux"), 9, false);
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn group_and_system_are_asked_for_without_case() {
-        let mut m = Matchmaker::new(Room::Block);
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "vps_redial", "Debian Linux 12"), 5, true);
         m.run_ready(run(1), 9, 5, Some("InHouse"), None);
         m.run_ready(run(2), 5, 5, None, Some("windows"));
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_block_that_failed_at_a_node_goes_to_another() {
-        let mut m = Matchmaker::new(Room::Block);
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "a", "linux"), 5, true);
         m.run_ready(run(1), 0, 0, Some("a"), None);
         let node = |n: u128| NodeId(Uuid::from_u128(n));
@@ -419,8 +419,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_gets_nothing() {
-        let mut m = Matchmaker::new(Room::Block);
+    fn a_run_or_node_that_is_gone_gets_nothing() {
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "a", "linux"), 5, true);
         m.run_ready(run(1), 0, 5, None, None);
         m.run_gone(run(1));

@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn it_grants_what_the_plain_rule_grants(steps in prop::collection::vec(step(), 1..80)) {
-        let (mut plain, mut quick) = (Plain::default(), Matchmaker::new(Room::Block));
+        let (mut plain, mut quick) = (Plain::default(), Matchmaker::new(SlotKind::Block));
         for step in steps {
             match step {
                 Step::Ready(r, priority, ready, group, os) => {
@@ -188,7 +188,7 @@ proptest! {
 fn the_work_of_an_event_does_not_grow_with_nodes_times_runs() {
     const NODES: u128 = 10_000;
     const RUNS: u128 = 64;
-    let mut m = Matchmaker::new(Room::Block);
+    let mut m = Matchmaker::new(SlotKind::Block);
     let groups: Vec<String> = (0..RUNS).map(|r| format!("group-{r}")).collect();
     for r in 0..RUNS {
         m.run_ready(run(r + 1), 0, 300, Some(&groups[r as usize]), None);
@@ -216,7 +216,7 @@ fn the_work_of_an_event_does_not_grow_with_nodes_times_runs() {
     assert!(looks <= 8, "the second looks at {looks}");
     for n in 0..NODES {
         let looks = most(&mut m, &mut |m| m.credit(node(n + 1)));
-        assert!(looks <= 4, "room at a node looks at {looks}");
+        assert!(looks <= 4, "a free slot at a node: {looks} demands and nodes are examined");
         let looks = most(&mut m, &mut |m| m.node_gone(node(n + 1)));
         assert!(looks <= 4, "a node that goes looks at {looks}");
     }

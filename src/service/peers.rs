@@ -313,7 +313,7 @@ impl Service {
         }
         if let Some(node) = self.context.addresses.nodes.get(id) {
             node.command(ToNode::Leave { reason: "an operator removed the node".to_owned() });
-            node.hang_up("an operator removed the node");
+            node.disconnect("an operator removed the node");
             self.context.registry().node_gone(id);
         }
         self.context.addresses.node_names.remove(id);

@@ -1,10 +1,10 @@
 //! A reserved slot, as a value.
 
 use crate::domain::ids::{NodeId, WorkerId};
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use std::fmt;
 
-/// A reserved slot. It is free again when the permit is dropped, so a message that is lost or a receiver that ends frees it too.
+/// A reserved slot. It is free again when the permit is dropped, also if the message with the permit is lost or its receiver ends.
 pub struct Permit<Slot> {
     slot: Slot,
     release: Option<Box<dyn FnOnce() + Send>>,
@@ -16,7 +16,7 @@ pub struct NodeSlot {
     /// The node.
     pub node: NodeId,
     /// The kind of slot.
-    pub room: Room,
+    pub kind: SlotKind,
     /// The node accepts many requests to one site, and limits their pace by itself.
     pub keeps_pace: bool,
 }

@@ -56,7 +56,7 @@ pub struct WorkerLeft {
     /// The worker.
     pub id: WorkerId,
     /// Time of its last message.
-    pub heard: Timestamp,
+    pub last_message: Timestamp,
 }
 
 /// From a worker's actor: it has sent what it watches, so the allocator has it.
@@ -160,8 +160,8 @@ impl RegistryHandle {
         self.0.tell(NodeLeft(id));
     }
     /// See [`WorkerLeft`].
-    pub fn worker_gone(&self, id: WorkerId, heard: Timestamp) {
-        self.0.tell(WorkerLeft { id, heard });
+    pub fn worker_gone(&self, id: WorkerId, last_message: Timestamp) {
+        self.0.tell(WorkerLeft { id, last_message });
     }
     /// See [`WorkerWatches`].
     pub fn worker_watches(&self, id: WorkerId) {

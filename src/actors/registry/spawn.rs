@@ -127,7 +127,7 @@ impl Registry {
         match self.context.addresses.take_run(identity) {
             Some(at_work) => {
                 if matches!(at_work, AtWork::Application(_)) {
-                    self.context.fleet.leave(identity);
+                    self.context.fleet.release_all(identity);
                 }
                 self.leave(at_work.key(identity));
             }

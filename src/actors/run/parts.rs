@@ -102,13 +102,13 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     if given.is_empty() {
         return Ok(Meaning::Whole { index, pack });
     }
-    // What was given back says something of the site and of the node; it is not stored.
+    // Requests that were given back describe the state of the site and of the node. They are not stored.
     index.back = given;
     let [done, back] = payload.cut([&done, &back], &tries)?;
     Ok(Meaning::Back { index, pack, done, back })
 }
 
-/// The stored form of the pack: for this block, and without index fields that are meant only for the broker.
+/// The stored form of the pack: for this block, and without the index fields that only the broker needs.
 pub(super) fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, Problem> {
     (index.block_id, index.part, index.back) = (block_id, false, Vec::new());
     let site = index.site.take();

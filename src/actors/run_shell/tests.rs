@@ -259,12 +259,12 @@ fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
                 if !is_stored {
                     stage.adopt().await;
                 }
-                actor.link.tell(TaskEvent::Granted(0, Permit::new(WorkerSlot { worker }, move || allocator.release(worker, 1))));
+                actor.link.tell(TaskEvent::Granted(0, Permit::new(WorkerSlot { worker }, move || allocator.release_slot(worker, 1))));
                 let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "success", "result": 7 });
                 actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
                 actor.over().await;
                 let end: &[&str] = if is_stored { &["Settled", "RunEnded"] } else { &["Died"] };
-                assert_eq!(stage.recording.names(), [&["AskPlace", "Hold", "ReleasePlace", "LetGo"], end].concat());
+                assert_eq!(stage.recording.names(), [&["RequestSlot", "SendOrder", "ReleaseSlot", "ReleaseTask"], end].concat());
                 assert_eq!(stage.stored().await.result.as_deref(), is_stored.then_some("7"));
             },
         );
@@ -335,7 +335,7 @@ fn a_block_run_that_ends_without_a_worker_leaves_the_allocator() {
             let (actor, _) = block_run(&stage, None).await;
             found(&actor, Err(NotEligible::Unsuitable));
             actor.stop("by hand").wait().await.expect("it stops");
-            assert_eq!(stage.recording.names(), ["FindWorker", "WithdrawAsk", "RunEnded"]);
+            assert_eq!(stage.recording.names(), ["FindWorker", "WithdrawRequest", "RunEnded"]);
         },
     );
 }

@@ -8,8 +8,8 @@ mod tests;
 mod unplaced;
 
 pub use message::{
-    AllocatorHandle, AskPlace, BarHand, ExplainAsk, FindWorker, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, ReleasePlace,
-    WithdrawAsk,
+    AllocatorHandle, ExplainRequest, FindWorker, ListWorkers, OccupySlot, ReleaseSlot, RequestSlot, SetDisabled, SetReachable,
+    WithdrawRequest, WorkerJoined, WorkerLeft,
 };
 
 use super::{Permit, WorkerSlot};
@@ -19,7 +19,7 @@ use crate::actors::supervision::{ExitGuard, Link};
 use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
-use crate::domain::worker_pool::{Ask, Asked, Asker, Grant, WorkerPool};
+use crate::domain::worker_pool::{Grant, RequestOutcome, Requester, WorkerPool, WorkerRequest};
 use crate::protocol::problem::Problem;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub struct Allocator {
     guard: ExitGuard,
     worker_pool: WorkerPool,
     /// The tasks that wait for a grant.
-    askers: HashMap<Asker, TaskHandle>,
+    waiting_tasks: HashMap<Requester, TaskHandle>,
     unplaced: UnplacedRuns,
     addresses: Arc<AddressBook>,
     /// It replaces a crashed one, and may not have all workers yet: it reports to none that there is no worker.
@@ -47,22 +47,22 @@ impl Allocator {
     /// An allocator without workers or requests. `is_rebuilding`: it replaces a crashed one.
     #[must_use]
     pub fn new(guard: ExitGuard, addresses: Arc<AddressBook>, is_rebuilding: bool) -> Self {
-        let (worker_pool, askers, unplaced) = (WorkerPool::default(), HashMap::new(), UnplacedRuns::default());
-        Self { guard, worker_pool, askers, unplaced, addresses, is_rebuilding }
+        let (worker_pool, waiting_tasks, unplaced) = (WorkerPool::default(), HashMap::new(), UnplacedRuns::default());
+        Self { guard, worker_pool, waiting_tasks, unplaced, addresses, is_rebuilding }
     }
 
     /// The permit for a slot that the worker pool counts as used.
-    fn permit(&self, worker: WorkerId, life: u64, ctx: &Context<Self>) -> Permit<WorkerSlot> {
+    fn permit(&self, worker: WorkerId, incarnation: u64, ctx: &Context<Self>) -> Permit<WorkerSlot> {
         let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-        Permit::new(WorkerSlot { worker }, move || this.release(worker, life))
+        Permit::new(WorkerSlot { worker }, move || this.release_slot(worker, incarnation))
     }
 
     fn tell(&mut self, grants: Vec<Grant>, ctx: &Context<Self>) {
         for grant in grants {
-            let permit = self.permit(grant.worker, grant.life, ctx);
+            let permit = self.permit(grant.worker, grant.incarnation, ctx);
             // If the request was withdrawn, dropping the permit frees the slot.
-            if let Some(task) = self.askers.remove(&grant.asker) {
-                task.tell(TaskEvent::Granted(grant.asker.1, permit));
+            if let Some(task) = self.waiting_tasks.remove(&grant.requester) {
+                task.tell(TaskEvent::Granted(grant.requester.1, permit));
             }
         }
     }
@@ -75,29 +75,29 @@ impl Allocator {
         }
     }
 
-    /// The workers have had time to send their state: those that found no worker ask again.
+    /// The workers have had time to send their state: those that found no worker request again.
     fn rebuilt(&mut self) {
         self.is_rebuilding = false;
-        for task in self.askers.values() {
-            task.tell(TaskEvent::AskAgain);
+        for task in self.waiting_tasks.values() {
+            task.tell(TaskEvent::RequestAgain);
         }
-        for (ask, waiter) in self.unplaced.take_all() {
+        for (request, waiter) in self.unplaced.take_all() {
             match waiter {
-                Waiter::Run(run) => self.find_worker(ask, run),
+                Waiter::Run(run) => self.find_worker(request, run),
                 Waiter::Task(_) => waiter.wake(),
             }
         }
     }
 
     /// Answers a run, once for each request: at once, or, if there is no worker yet and the allocator is being rebuilt, when that is over.
-    fn find_worker(&mut self, ask: Box<Ask>, run: RunHandle) {
-        let worker = self.worker_pool.find(&ask, |worker| self.addresses.runs_by_worker.count(worker));
+    fn find_worker(&mut self, request: Box<WorkerRequest>, run: RunHandle) {
+        let worker = self.worker_pool.find(&request, |worker| self.addresses.runs_by_worker.count(worker));
         let why = worker.as_ref().err().cloned();
         if why.is_none() || !self.is_rebuilding {
             run.worker_found(Choice { watches: self.addresses.watches(), worker });
         }
         if let Some(why) = why {
-            self.unplaced.enter(ask, why, Waiter::Run(run));
+            self.unplaced.enter(request, why, Waiter::Run(run));
         }
     }
 }
@@ -113,109 +113,109 @@ impl Actor for Allocator {
     }
 }
 
-impl Handler<AskPlace> for Allocator {
+impl Handler<RequestSlot> for Allocator {
     type Result = ();
-    fn handle(&mut self, AskPlace { ask, task }: AskPlace, ctx: &mut Self::Context) {
+    fn handle(&mut self, RequestSlot { request, task }: RequestSlot, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.ask");
-        let asker = ask.asker;
-        match self.worker_pool.ask(*ask) {
-            Asked::Granted(grant) => task.tell(TaskEvent::Granted(asker.1, self.permit(grant.worker, grant.life, ctx))),
-            Asked::NoWorker(why) if !self.is_rebuilding => {
-                task.tell(TaskEvent::NoEligibleWorker(asker.1, why));
-                self.askers.insert(asker, task);
+        let requester = request.requester;
+        match self.worker_pool.request(*request) {
+            RequestOutcome::Granted(grant) => task.tell(TaskEvent::Granted(requester.1, self.permit(grant.worker, grant.incarnation, ctx))),
+            RequestOutcome::NoWorker(why) if !self.is_rebuilding => {
+                task.tell(TaskEvent::NoEligibleWorker(requester.1, why));
+                self.waiting_tasks.insert(requester, task);
             }
-            Asked::Waits | Asked::NoWorker(_) => drop(self.askers.insert(asker, task)),
+            RequestOutcome::Waits | RequestOutcome::NoWorker(_) => drop(self.waiting_tasks.insert(requester, task)),
         }
     }
 }
 
-impl Handler<WithdrawAsk> for Allocator {
+impl Handler<WithdrawRequest> for Allocator {
     type Result = ();
-    fn handle(&mut self, WithdrawAsk(asker): WithdrawAsk, _: &mut Self::Context) {
+    fn handle(&mut self, WithdrawRequest(requester): WithdrawRequest, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.withdraw");
-        self.worker_pool.withdraw(asker);
-        self.askers.remove(&asker);
-        self.unplaced.leave(asker.0);
+        self.worker_pool.withdraw(requester);
+        self.waiting_tasks.remove(&requester);
+        self.unplaced.leave(requester.0);
     }
 }
 
-impl Handler<OccupyPlace> for Allocator {
+impl Handler<OccupySlot> for Allocator {
     type Result = ();
-    fn handle(&mut self, OccupyPlace { worker, instance, task }: OccupyPlace, ctx: &mut Self::Context) {
+    fn handle(&mut self, OccupySlot { worker, instance, task }: OccupySlot, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.occupy");
-        if let Some(life) = self.worker_pool.occupy(worker) {
-            task.tell(TaskEvent::Occupied(instance, self.permit(worker, life, ctx)));
+        if let Some(incarnation) = self.worker_pool.occupy(worker) {
+            task.tell(TaskEvent::Occupied(instance, self.permit(worker, incarnation, ctx)));
         }
     }
 }
 
-impl Handler<ReleasePlace> for Allocator {
+impl Handler<ReleaseSlot> for Allocator {
     type Result = ();
-    fn handle(&mut self, ReleasePlace { worker, life }: ReleasePlace, ctx: &mut Self::Context) {
+    fn handle(&mut self, ReleaseSlot { worker, incarnation }: ReleaseSlot, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.release");
-        let grants = self.worker_pool.release(worker, life);
+        let grants = self.worker_pool.release(worker, incarnation);
         self.tell(grants, ctx);
     }
 }
 
-impl Handler<HandHere> for Allocator {
+impl Handler<WorkerJoined> for Allocator {
     type Result = ();
-    fn handle(&mut self, HandHere { worker, hand, open, barred }: HandHere, ctx: &mut Self::Context) {
+    fn handle(&mut self, WorkerJoined { worker, capacity, is_reachable, disabled }: WorkerJoined, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.hand_here");
-        let mut watched = hand.handlers.clone();
-        watched.extend(self.worker_pool.watched_by(worker).into_iter().filter(|name| !hand.handlers.contains(name)));
-        let grants = self.worker_pool.join(worker, *hand, open, barred);
+        let mut watched = capacity.handlers.clone();
+        watched.extend(self.worker_pool.watched_by(worker).into_iter().filter(|name| !capacity.handlers.contains(name)));
+        let grants = self.worker_pool.join(worker, *capacity, is_reachable, disabled);
         self.tell(grants, ctx);
         self.workers_changed(worker, &watched);
     }
 }
 
-impl Handler<OpenHand> for Allocator {
+impl Handler<SetReachable> for Allocator {
     type Result = ();
-    fn handle(&mut self, OpenHand { worker, open }: OpenHand, ctx: &mut Self::Context) {
+    fn handle(&mut self, SetReachable { worker, is_reachable }: SetReachable, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.open_hand");
-        let grants = self.worker_pool.set_open(worker, open);
+        let grants = self.worker_pool.set_reachable(worker, is_reachable);
         self.tell(grants, ctx);
     }
 }
 
-impl Handler<BarHand> for Allocator {
+impl Handler<SetDisabled> for Allocator {
     type Result = ();
-    fn handle(&mut self, BarHand { worker, barred }: BarHand, ctx: &mut Self::Context) {
+    fn handle(&mut self, SetDisabled { worker, disabled }: SetDisabled, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.bar_hand");
-        let grants = self.worker_pool.bar(worker, barred);
+        let grants = self.worker_pool.set_disabled(worker, disabled);
         self.tell(grants, ctx);
         self.workers_changed(worker, &self.worker_pool.watched_by(worker));
     }
 }
 
-impl Handler<HandGone> for Allocator {
+impl Handler<WorkerLeft> for Allocator {
     type Result = ();
-    fn handle(&mut self, HandGone(worker): HandGone, ctx: &mut Self::Context) {
+    fn handle(&mut self, WorkerLeft(worker): WorkerLeft, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.hand_gone");
         let watched = self.worker_pool.watched_by(worker);
-        let (grants, orphans) = self.worker_pool.leave(worker);
+        let (grants, without_target) = self.worker_pool.leave(worker);
         self.tell(grants, ctx);
         self.workers_changed(worker, &watched);
-        for asker in orphans {
-            if let Some(task) = self.askers.get(&asker) {
-                task.tell(TaskEvent::NoEligibleWorker(asker.1, NotEligible::Unsuitable));
+        for requester in without_target {
+            if let Some(task) = self.waiting_tasks.get(&requester) {
+                task.tell(TaskEvent::NoEligibleWorker(requester.1, NotEligible::Unsuitable));
             }
         }
     }
 }
 
-impl Handler<ListHands> for Allocator {
+impl Handler<ListWorkers> for Allocator {
     type Result = ();
-    fn handle(&mut self, ListHands { ask, task, reply }: ListHands, _: &mut Self::Context) {
+    fn handle(&mut self, ListWorkers { request, task, reply }: ListWorkers, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.list");
         if self.is_rebuilding {
             return reply.send(Err(Problem::busy("the allocator does not have all workers yet; retry later")));
         }
-        self.unplaced.leave(ask.asker.0);
-        let all = self.worker_pool.all(&ask.handler, &ask.settings);
+        self.unplaced.leave(request.requester.0);
+        let all = self.worker_pool.all(&request.handler, &request.settings);
         if let (Err(why), Some(task)) = (&all, task) {
-            self.unplaced.enter(ask, why.clone(), Waiter::Task(task));
+            self.unplaced.enter(request, why.clone(), Waiter::Task(task));
         }
         reply.send(Ok(all));
     }
@@ -223,17 +223,17 @@ impl Handler<ListHands> for Allocator {
 
 impl Handler<FindWorker> for Allocator {
     type Result = ();
-    fn handle(&mut self, FindWorker { ask, run }: FindWorker, _: &mut Self::Context) {
+    fn handle(&mut self, FindWorker { request, run }: FindWorker, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.find_worker");
-        self.unplaced.leave(ask.asker.0);
-        self.find_worker(ask, run);
+        self.unplaced.leave(request.requester.0);
+        self.find_worker(request, run);
     }
 }
 
-impl Handler<ExplainAsk> for Allocator {
+impl Handler<ExplainRequest> for Allocator {
     type Result = ();
-    fn handle(&mut self, ExplainAsk { ask, reply }: ExplainAsk, _: &mut Self::Context) {
+    fn handle(&mut self, ExplainRequest { request, reply }: ExplainRequest, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.explain");
-        reply.send(Ok(self.worker_pool.explain(&ask)));
+        reply.send(Ok(self.worker_pool.explain(&request)));
     }
 }

@@ -4,7 +4,7 @@ use crate::actors::run::RunHandle;
 use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::worker::NotEligible;
-use crate::domain::worker_pool::{Ask, WorkerPool};
+use crate::domain::worker_pool::{WorkerPool, WorkerRequest};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) enum Waiter {
 }
 
 impl Waiter {
-    /// It asks again.
+    /// Notifies it; it sends its request again.
     pub(super) fn wake(&self) {
         match self {
             Self::Task(task) => task.tell(TaskEvent::WorkerFits),
@@ -27,7 +27,7 @@ impl Waiter {
 
 #[derive(Debug)]
 struct Unplaced {
-    ask: Box<Ask>,
+    request: Box<WorkerRequest>,
     /// Why it waits.
     why: NotEligible,
     waiter: Waiter,
@@ -36,7 +36,7 @@ struct Unplaced {
 impl Unplaced {
     /// Whether it can go on, or the reason why it waits has changed.
     fn is_concerned(&self, pool: &WorkerPool, worker: WorkerId, why: &NotEligible) -> bool {
-        pool.suits(worker, &self.ask) || self.why != *why
+        pool.suits(worker, &self.request) || self.why != *why
     }
 }
 
@@ -48,10 +48,10 @@ pub(super) struct UnplacedRuns {
 }
 
 impl UnplacedRuns {
-    pub(super) fn enter(&mut self, ask: Box<Ask>, why: NotEligible, waiter: Waiter) {
-        let (identity, handler) = (ask.asker.0, Arc::clone(&ask.handler));
+    pub(super) fn enter(&mut self, request: Box<WorkerRequest>, why: NotEligible, waiter: Waiter) {
+        let (identity, handler) = (request.requester.0, Arc::clone(&request.handler));
         self.handlers.insert(identity, Arc::clone(&handler));
-        self.by_handler.entry(handler).or_default().insert(identity, Unplaced { ask, why, waiter });
+        self.by_handler.entry(handler).or_default().insert(identity, Unplaced { request, why, waiter });
     }
 
     pub(super) fn leave(&mut self, identity: Identity) {
@@ -84,9 +84,9 @@ impl UnplacedRuns {
     }
 
     /// Removes all of them.
-    pub(super) fn take_all(&mut self) -> Vec<(Box<Ask>, Waiter)> {
+    pub(super) fn take_all(&mut self) -> Vec<(Box<WorkerRequest>, Waiter)> {
         self.handlers.clear();
         let all = self.by_handler.drain().flat_map(|(_, runs)| runs);
-        all.map(|(_, unplaced)| (unplaced.ask, unplaced.waiter)).collect()
+        all.map(|(_, unplaced)| (unplaced.request, unplaced.waiter)).collect()
     }
 }

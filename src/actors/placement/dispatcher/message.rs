@@ -6,7 +6,7 @@ use crate::actors::reply::Reply;
 use crate::actors::run::RunHandle;
 use crate::actors::supervision::Link;
 use crate::domain::ids::{Identity, NodeId};
-use crate::domain::node::{NodeFacts, Room};
+use crate::domain::node::{NodeFacts, SlotKind};
 use crate::protocol::node::Block;
 use actix::Message;
 
@@ -54,7 +54,7 @@ pub struct NodeOpen {
 /// From a node: a block has left it. From a dropped permit: no block has used it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Credit(pub NodeId, pub Room);
+pub struct Credit(pub NodeId, pub SlotKind);
 
 /// From a run: a block of it failed at a node for a reason that another node may not have. If another node has a free slot, it is granted
 /// to the run; else nothing happens.
@@ -66,7 +66,7 @@ pub struct GrantElsewhere {
     /// Not this node.
     pub not: NodeId,
     /// The kind of slot.
-    pub room: Room,
+    pub slot_kind: SlotKind,
 }
 
 /// From a node or the registry: a node has gone.
@@ -74,12 +74,12 @@ pub struct GrantElsewhere {
 #[rtype(result = "()")]
 pub struct NodeGone(pub NodeId);
 
-/// From the broker: whether this broker may still lead is not known, so no block is dispatched until it is.
+/// From the broker: no block is dispatched while it is not known whether this broker still leads.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetPaused(pub bool);
 
-/// From a node without a socket that requests a block: the dispatcher asks the best run to dispatch one, and the run answers.
+/// From a node without a socket that requests a block: the dispatcher forwards the request to the run that comes first, and this run answers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PullBlock {
@@ -111,8 +111,8 @@ impl DispatcherHandle {
         self.0.tell(message);
     }
     /// See [`Credit`].
-    pub fn credit(&self, node: NodeId, room: Room) {
-        self.0.tell(Credit(node, room));
+    pub fn credit(&self, node: NodeId, slot_kind: SlotKind) {
+        self.0.tell(Credit(node, slot_kind));
     }
     /// See [`GrantElsewhere`].
     pub fn grant_elsewhere(&self, message: GrantElsewhere) {

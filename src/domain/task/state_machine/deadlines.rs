@@ -33,7 +33,7 @@ impl StateMachine {
     }
 
     /// An attempt has been running for this many milliseconds. Without a timeout its limit comes from earlier runs.
-    pub fn still_at_work(&mut self, i: usize, attempt: u32, since_ms: i64) -> Vec<Effect> {
+    pub fn still_running(&mut self, i: usize, attempt: u32, since_ms: i64) -> Vec<Effect> {
         let has_limit = self.rules.timeout.is_some() || since_ms < LEAST_MS;
         let Some(instance) = self.at_work(i, attempt).filter(|instance| !has_limit && !instance.limit.is_judged) else {
             return Vec::new();
@@ -52,7 +52,7 @@ impl StateMachine {
     }
 
     fn at_work(&mut self, i: usize, attempt: u32) -> Option<&mut Instance> {
-        self.instances.get_mut(i).filter(|instance| instance.attempt == attempt && matches!(instance.phase, Phase::At(_)))
+        self.instances.get_mut(i).filter(|instance| instance.attempt == attempt && matches!(instance.phase, Phase::AtWorker(_)))
     }
 
     /// The time of the next tick, if nothing happens before.
@@ -60,7 +60,7 @@ impl StateMachine {
     pub fn wake(&self) -> Option<Timestamp> {
         let of = |instance: &Instance| match instance.phase {
             Phase::Pausing(at) | Phase::Unclear(at) | Phase::Ending(_, at, _) => Some(at),
-            Phase::At(_) => instance.limit.end.as_ref().map(|(at, _)| *at),
+            Phase::AtWorker(_) => instance.limit.end.as_ref().map(|(at, _)| *at),
             _ => None,
         };
         self.instances.iter().filter_map(of).min()
@@ -79,7 +79,7 @@ impl StateMachine {
     pub(super) fn too_long(&mut self, i: usize, attempt: u32, reason: String, now: Timestamp) -> Vec<Effect> {
         let until = now.plus_ms(self.grace().max(self.lease()));
         let Some(instance) = self.at_work(i, attempt) else { return Vec::new() };
-        let Phase::At(worker) = instance.phase else { return Vec::new() };
+        let Phase::AtWorker(worker) = instance.phase else { return Vec::new() };
         // Its worker stops it on order, or at the end of its lease, which is no longer renewed.
         instance.phase = Phase::Ending(worker, until, Then::Fail(reason.clone()));
         vec![Effect::Cancel(i, worker, attempt, reason)]

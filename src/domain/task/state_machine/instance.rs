@@ -32,7 +32,7 @@ impl Instance {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            phase: Phase::Asking,
+            phase: Phase::Requesting,
             attempt: 1,
             failures: 0,
             pardoned: 0,
@@ -74,7 +74,7 @@ impl Instance {
     #[must_use]
     pub fn worker(&self) -> Option<WorkerId> {
         match self.phase {
-            Phase::At(worker) | Phase::Ending(worker, ..) => Some(worker),
+            Phase::AtWorker(worker) | Phase::Ending(worker, ..) => Some(worker),
             _ => None,
         }
     }
