@@ -191,8 +191,8 @@ impl Service {
                 (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
                 (run.start_time, worker) = (now.start_time, now.worker_id);
             }
-            if let (Some(request), Some(allocator)) = (request, self.context.allocator()) {
-                obstacles = allocator.explain(request).wait().await.unwrap_or_default();
+            if let Some(request) = request {
+                obstacles = self.context.allocator.explain(request).wait().await.unwrap_or_default();
             }
         }
         let open = self.context.store.read(OpenRunsOf(vec![run.job_id])).await.map_err(|e| problem_of(&e))?;

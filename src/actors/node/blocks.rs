@@ -29,11 +29,8 @@ impl NodeActor {
 
     fn credit(&self, slot_kind: SlotKind) {
         // After a reconnect, a node can hold more blocks than its limit; then it gets no credit until it is below the limit.
-        if self.free(slot_kind) > 0
-            && self.sender.is_some()
-            && let Some(dispatcher) = self.context.dispatcher()
-        {
-            dispatcher.credit(self.id(), slot_kind);
+        if self.free(slot_kind) > 0 && self.sender.is_some() {
+            self.context.dispatcher.credit(self.id(), slot_kind);
         }
     }
 }

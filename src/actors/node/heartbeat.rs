@@ -104,11 +104,10 @@ impl Handler<PullWithHeartbeat> for NodeActor {
             return m.reply.send(Ok(Some(block)));
         }
         let full = self.free(SlotKind::Block) == 0 || self.free(SlotKind::Site) == 0;
-        match self.context.dispatcher() {
-            Some(dispatcher) if self.enabled && !full => {
-                dispatcher.pull(PullBlock { facts: self.facts.clone(), node: self.link(ctx), without: m.without, reply: m.reply });
-            }
-            _ => m.reply.send(Ok(None)),
+        if full || !self.enabled {
+            return m.reply.send(Ok(None));
         }
+        let (facts, node) = (self.facts.clone(), self.link(ctx));
+        self.context.dispatcher.pull(PullBlock { facts, node, without: m.without, reply: m.reply });
     }
 }

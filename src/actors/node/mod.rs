@@ -128,11 +128,10 @@ impl NodeActor {
 
     /// Sends the dispatcher the free slots of the node.
     fn announce(&self, ctx: &Context<Self>) {
-        let Some(dispatcher) = self.context.dispatcher() else { return };
         let (free, free_sites) = (self.free(SlotKind::Block), self.free(SlotKind::Site));
         let open = self.enabled && self.has_listed_blocks && self.sender.is_some();
         self.publish();
-        dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, free_sites, open });
+        self.context.dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, free_sites, open });
     }
 
     fn send(&self, message: &ToNode) {
@@ -184,9 +183,7 @@ impl NodeActor {
         if let Some(sender) = self.sender.take() {
             sender.send(message::close(why));
         }
-        if let Some(dispatcher) = self.context.dispatcher() {
-            dispatcher.node_gone(self.id());
-        }
+        self.context.dispatcher.node_gone(self.id());
         self.context.registry().node_gone(self.id());
         // Nothing waits for this write; a broker that starts ends all connections.
         let gone = NodeDisconnected { node: self.id(), reason: why.to_owned(), last_seen: self.last_seen, now: Timestamp::now() };

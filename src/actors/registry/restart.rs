@@ -143,9 +143,7 @@ impl Registry {
             }
             this.context.addresses.building.remove(identity);
             this.context.fleet.release_all(identity);
-            if let Some(allocator) = this.context.allocator() {
-                allocator.withdraw((identity, 0));
-            }
+            this.context.allocator.withdraw((identity, 0));
             this.leave(key);
             for reply in this.awaited_runs.remove(&identity).unwrap_or_default() {
                 reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
@@ -171,9 +169,7 @@ impl Registry {
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
-        if let Some(allocator) = self.context.allocator() {
-            allocator.worker_left(id);
-        }
+        self.context.allocator.worker_left(id);
         for identity in self.context.addresses.runs_by_worker.of(id) {
             if let Some(run) = self.context.addresses.runs.get(identity) {
                 run.worker_lost(id);
@@ -219,15 +215,13 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Run(kind, id) => {
                 self.context.addresses.building.put(id, ());
                 self.context.addresses.take_run(id);
-                if let Some(dispatcher) = self.context.addresses.dispatcher().filter(|_| kind == JobKind::Block) {
-                    dispatcher.run_gone(id);
+                if kind == JobKind::Block {
+                    self.context.dispatcher.run_gone(id);
                 }
             }
             ChildKey::Node(id) => {
                 self.context.addresses.nodes.remove(id);
-                if let Some(dispatcher) = self.context.addresses.dispatcher() {
-                    dispatcher.node_gone(id);
-                }
+                self.context.dispatcher.node_gone(id);
             }
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
             // A job's actor is started when it is needed next, even after too many crashes.

@@ -37,13 +37,13 @@ impl RunActor {
     /// Requests other nodes for the blocks that failed at one.
     pub(super) fn request_elsewhere(&mut self) {
         let (blocks, sites) = self.kind.frontier.avoided(Timestamp::steady());
-        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.lifecycle.is_ending() && !self.dispatches_nothing()) else {
+        if self.lifecycle.is_ending() || self.dispatches_nothing() {
             return;
-        };
+        }
         let identity = self.identity();
         for (slot_kind, nodes) in [(SlotKind::Block, blocks), (SlotKind::Site, sites)] {
             for not in nodes.into_iter().take(MOST_ASKED) {
-                dispatcher.grant_elsewhere(GrantElsewhere { identity, not, slot_kind });
+                self.context.dispatcher.grant_elsewhere(GrantElsewhere { identity, not, slot_kind });
             }
         }
     }

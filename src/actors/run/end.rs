@@ -54,8 +54,6 @@ impl RunActor {
             worker.send(ToWorker::Ended { identity: run.identity, state: run.state, reason: run.reason.clone(), counters: run.counters });
         }
         self.stop_searching();
-        if let Some(dispatcher) = self.context.dispatcher() {
-            dispatcher.run_gone(self.identity());
-        }
+        self.context.dispatcher.run_gone(self.identity());
     }
 }

@@ -161,9 +161,8 @@ impl RunActor {
     }
 
     fn announce_anyway(&mut self, ready: usize, sites: usize, ctx: &Context<Self>) {
-        let Some(dispatcher) = self.context.dispatcher() else { return };
         (self.kind.announced, self.kind.turns.announced) = (ready, sites);
-        dispatcher.run_ready(RunReady {
+        self.context.dispatcher.run_ready(RunReady {
             identity: self.identity(),
             run: self.link(ctx),
             priority: self.run.priority,

@@ -23,18 +23,20 @@ impl RunActor {
 
     /// Sends a request to the allocator, unless one is being answered.
     pub(super) fn search(&mut self, ctx: &Context<Self>) {
-        // If the allocator is missing, it is being rebuilt and notifies all runs.
-        if let Some(allocator) = self.context.allocator().filter(|_| !self.kind.searching) {
+        // If the allocator is being rebuilt, the registry notifies all runs afterwards.
+        if !self.kind.searching {
             (self.kind.searching, self.kind.is_unplaced) = (true, true);
             let class = self.run.class_name.as_str().into();
-            allocator.find_worker(Box::new(WorkerRequest::of_run(&self.run, class, Arc::clone(&self.run.queue.workers))), self.link(ctx));
+            self.context
+                .allocator
+                .find_worker(Box::new(WorkerRequest::of_run(&self.run, class, Arc::clone(&self.run.queue.workers))), self.link(ctx));
         }
     }
 
     /// The run needs no worker any more.
     pub(super) fn stop_searching(&self) {
-        if let Some(allocator) = self.context.allocator().filter(|_| self.kind.is_unplaced) {
-            allocator.withdraw((self.identity(), 0));
+        if self.kind.is_unplaced {
+            self.context.allocator.withdraw((self.identity(), 0));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{AtWork, Control, Ctx, Kind, RunLink, RunShell};
 use crate::actors::brokers::{Brokers, Role};
 use crate::actors::context::{BrokerContext, Times};
-use crate::actors::placement::allocator::AllocatorHandle;
+use crate::actors::placement::allocator::ReleaseSlot;
 use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::registry::RegistryHandle;
 use crate::actors::reply::{Answer, reply};
@@ -252,14 +252,17 @@ fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
             |_| {},
             async move |stage: Stage| {
                 let worker = WorkerId::random();
-                let allocator = AllocatorHandle(stage.recording.link(ChildKey::Allocator));
-                stage.context.addresses.set_allocator(allocator.clone());
+                let allocator = stage.recording.link(ChildKey::Allocator);
+                stage.context.allocator.0.set(allocator.clone());
                 stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
                 let actor = stage.start::<Task>(Vec::new()).await;
                 if !is_stored {
                     stage.adopt().await;
                 }
-                actor.link.tell(TaskEvent::Granted(0, Permit::new(WorkerSlot { worker }, move || allocator.release_slot(worker, 1))));
+                actor.link.tell(TaskEvent::Granted(
+                    0,
+                    Permit::new(WorkerSlot { worker }, move || allocator.tell(ReleaseSlot { worker, incarnation: 1 })),
+                ));
                 let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "success", "result": 7 });
                 actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
                 actor.over().await;
@@ -284,7 +287,7 @@ fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
                 actor.link.0.tell(Control::Withdraw(reply));
                 assert_eq!(answer.wait().await.ok(), Some(is_withdrawn));
                 assert_eq!(actor.address.connected(), !is_withdrawn);
-                assert_eq!(stage.recording.names(), [""; 0], "the job tells the registry");
+                assert_eq!(stage.recording.names(), [""; 0], "the job notifies the registry");
             },
         );
     }
@@ -293,7 +296,7 @@ fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
 /// A stage for a run of a block job, with an allocator and a worker.
 async fn block_run(stage: &Stage, planned: Option<Timestamp>) -> (Started<Blocks>, WorkerId) {
     let worker = WorkerId::random();
-    stage.context.addresses.set_allocator(AllocatorHandle(stage.recording.link(ChildKey::Allocator)));
+    stage.context.allocator.0.set(stage.recording.link(ChildKey::Allocator));
     stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
     let properties = Arc::new([("NoWorker".to_owned(), "wait".to_owned())].into());
     let stored = StoredBlocks::new(&stage.stored().await, properties);
@@ -306,7 +309,7 @@ fn found(actor: &Started<Blocks>, worker: Result<WorkerId, NotEligible>) {
 }
 
 #[test]
-fn a_block_run_asks_again_when_a_worker_may_be_there() {
+fn a_block_run_searches_again_when_a_worker_may_be_eligible() {
     on_stage(
         JobKind::Block,
         |_| {},

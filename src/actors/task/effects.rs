@@ -27,9 +27,7 @@ impl TaskActor {
             Effect::DecideInstances => self.place(ctx),
             Effect::ReadAverage(i, attempt, since_ms) => self.read_average(i, attempt, since_ms, ctx),
             Effect::WithdrawRequest(i) => {
-                if let Some(allocator) = self.context.allocator() {
-                    allocator.withdraw((self.run.identity, i as u32));
-                }
+                self.context.allocator.withdraw((self.run.identity, i as u32));
             }
             Effect::Cancel(i, worker, attempt, reason) => {
                 if let Some(worker) = self.context.addresses.workers.get(worker) {
@@ -60,9 +58,8 @@ impl TaskActor {
     }
 
     pub(super) fn request_slot(&mut self, i: usize, ctx: &mut Ctx<Task>) {
-        // If the allocator is missing, it is restarting and will request the state of all tasks.
-        let Some(allocator) = self.context.allocator() else { return };
-        allocator.request_slot(Box::new(self.request(i)), self.link(ctx));
+        // If the allocator is being rebuilt, the task requests the slot again afterwards.
+        self.context.allocator.request_slot(Box::new(self.request(i)), self.link(ctx));
     }
 
     /// The request of an instance to the allocator.
@@ -77,9 +74,7 @@ impl TaskActor {
     }
 
     pub(super) fn occupy(&mut self, i: usize, worker: WorkerId, ctx: &Ctx<Task>) {
-        if let Some(allocator) = self.context.allocator() {
-            allocator.occupy_slot(worker, i as u32, self.link(ctx));
-        }
+        self.context.allocator.occupy_slot(worker, i as u32, self.link(ctx));
     }
 
     pub(super) fn set_permit(&mut self, i: usize, permit: Permit<WorkerSlot>) {

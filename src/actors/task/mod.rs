@@ -146,13 +146,9 @@ impl TaskActor {
         if self.kind.placing || !is_unplaced || self.kind.machine.is_finished() {
             return;
         }
-        let Some(allocator) = self.context.allocator() else {
-            ctx.run_later(Duration::from_millis(100), Self::place);
-            return;
-        };
         self.kind.placing = true;
         let waits = self.kind.settings.shards == 0 && self.waits_for_workers();
-        let workers = allocator.list_workers(Box::new(self.request(0)), waits.then(|| self.link(ctx))).wait();
+        let workers = self.context.allocator.list_workers(Box::new(self.request(0)), waits.then(|| self.link(ctx))).wait();
         ctx.spawn(wrap_future(workers).map(move |workers, this: &mut Self, ctx: &mut Ctx<Task>| match workers {
             Err(_) => {
                 this.kind.placing = false;

@@ -101,9 +101,7 @@ impl WorkerActor {
     /// Sets whether the worker receives new work, and notifies the allocator.
     fn set_disabled(&mut self, disabled: Option<String>) {
         self.admin.disabled.clone_from(&disabled);
-        if let Some(allocator) = self.context.allocator() {
-            allocator.set_disabled(self.id, disabled);
-        }
+        self.context.allocator.set_disabled(self.id, disabled);
     }
 
     /// Loads the admin state, because a rebuilt actor has lost it.

@@ -194,14 +194,14 @@ impl WorkerActor {
     }
 
     pub(super) fn announce(&self) {
-        if let (Some(allocator), Some(capacity)) = (self.context.allocator(), &self.in_flight.capacity) {
-            allocator.worker_joined(self.id, capacity.clone(), self.is_reachable(), self.admin.disabled.clone());
+        if let Some(capacity) = self.in_flight.capacity.clone() {
+            self.context.allocator.worker_joined(self.id, capacity, self.is_reachable(), self.admin.disabled.clone());
         }
     }
 
     pub(super) fn announce_reachable(&self) {
-        if let Some(allocator) = self.context.allocator().filter(|_| self.in_flight.capacity.is_some()) {
-            allocator.set_reachable(self.id, self.is_reachable());
+        if self.in_flight.capacity.is_some() {
+            self.context.allocator.set_reachable(self.id, self.is_reachable());
         }
     }
 
@@ -250,7 +250,7 @@ impl WorkerActor {
         match self.task_of(task.identity) {
             Some(handle) => handle.tell(TaskEvent::Report(self.id, report)),
             None if self.context.addresses.building.get(task.identity).is_some() => {
-                drop(ctx.notify_later(ReportAgain(report), REDELIVERY_DELAY))
+                ctx.notify_later(ReportAgain(report), REDELIVERY_DELAY);
             }
             None if report.state.is_final() => {
                 let refused = Some("its run has ended or is unknown".to_owned());

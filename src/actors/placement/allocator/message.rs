@@ -3,7 +3,7 @@
 use super::Allocator;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::run::RunHandle;
-use crate::actors::supervision::Link;
+use crate::actors::supervision::CurrentLink;
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
@@ -122,8 +122,8 @@ pub struct ExplainRequest {
 }
 
 /// Handle to the allocator for other modules.
-#[derive(Debug, Clone)]
-pub struct AllocatorHandle(pub(in crate::actors) Link<Allocator>);
+#[derive(Debug, Clone, Default)]
+pub struct AllocatorHandle(pub(in crate::actors) CurrentLink<Allocator>);
 
 impl AllocatorHandle {
     /// See [`RequestSlot`].
@@ -137,10 +137,6 @@ impl AllocatorHandle {
     /// See [`OccupySlot`].
     pub fn occupy_slot(&self, worker: WorkerId, instance: u32, task: TaskHandle) {
         self.0.tell(OccupySlot { worker, instance, task });
-    }
-    /// See [`ReleaseSlot`].
-    pub fn release_slot(&self, worker: WorkerId, incarnation: u64) {
-        self.0.tell(ReleaseSlot { worker, incarnation });
     }
     /// See [`WorkerJoined`].
     pub fn worker_joined(&self, worker: WorkerId, capacity: WorkerCapacity, is_reachable: bool, disabled: Option<String>) {

@@ -53,8 +53,9 @@ impl Allocator {
 
     /// The permit for a slot that the worker pool counts as used.
     fn permit(&self, worker: WorkerId, incarnation: u64, ctx: &Context<Self>) -> Permit<WorkerSlot> {
-        let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-        Permit::new(WorkerSlot { worker }, move || this.release_slot(worker, incarnation))
+        // The slot is not counted by a later allocator.
+        let this = Link::new(ctx.address(), Arc::clone(self.guard.stats()));
+        Permit::new(WorkerSlot { worker }, move || this.tell(ReleaseSlot { worker, incarnation }))
     }
 
     fn tell(&mut self, grants: Vec<Grant>, ctx: &Context<Self>) {

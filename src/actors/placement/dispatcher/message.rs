@@ -4,7 +4,7 @@ use super::Dispatcher;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::Reply;
 use crate::actors::run::RunHandle;
-use crate::actors::supervision::Link;
+use crate::actors::supervision::CurrentLink;
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::node::{NodeFacts, SlotKind};
 use crate::protocol::node::Block;
@@ -94,8 +94,8 @@ pub struct PullBlock {
 }
 
 /// Handle to the dispatcher for other modules.
-#[derive(Debug, Clone)]
-pub struct DispatcherHandle(pub(in crate::actors) Link<Dispatcher>);
+#[derive(Debug, Clone, Default)]
+pub struct DispatcherHandle(pub(in crate::actors) CurrentLink<Dispatcher>);
 
 impl DispatcherHandle {
     /// See [`RunReady`].

@@ -66,9 +66,9 @@ impl Dispatcher {
                     let other = if slot_kind == SlotKind::Block { &mut self.sites } else { &mut self.blocks };
                     other.debit(grant.node);
                 }
-                let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
+                let this = Link::new(ctx.address(), Arc::clone(self.guard.stats()));
                 let slot = NodeSlot { node: grant.node, kind: slot_kind, keeps_pace: node.keeps_pace };
-                run.grant(node.handle.clone(), Permit::new(slot, move || this.credit(slot.node, slot.kind)));
+                run.grant(node.handle.clone(), Permit::new(slot, move || this.tell(Credit(slot.node, slot.kind))));
             }
             // This cannot happen: runs and nodes enter the matchmaker together with their handles.
             _ => log::error!("grant for an unknown run or node run_id={} node={}", grant.run, grant.node),
