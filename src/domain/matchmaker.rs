@@ -91,7 +91,7 @@ pub struct Matchmaker {
     possible: BTreeSet<(Idle, DemandNo)>,
     /// Number of demands and nodes examined, for a test that bounds it.
     #[cfg(test)]
-    looks: std::cell::Cell<u64>,
+    examined: std::cell::Cell<u64>,
 }
 
 impl Matchmaker {
@@ -109,29 +109,29 @@ impl Matchmaker {
             last_demand: 0,
             possible: BTreeSet::new(),
             #[cfg(test)]
-            looks: std::cell::Cell::default(),
+            examined: std::cell::Cell::default(),
         }
     }
 
     /// Whether the run is registered.
     #[must_use]
-    pub fn knows(&self, run: Identity) -> bool {
+    pub fn has_run(&self, run: Identity) -> bool {
         self.runs.contains_key(&run)
     }
 
     /// A run has this many blocks ready. Registers or updates the run.
     pub fn run_ready(&mut self, identity: Identity, priority: i32, ready: usize, node_group: Option<&str>, os: Option<&str>) {
         let minus_priority = -i64::from(priority);
-        let level = self.level(minus_priority);
+        let least_served = self.least_served(minus_priority);
         if !self.runs.contains_key(&identity) {
             let demand = self.join_demand(node_group, os);
-            self.runs.insert(identity, RunSlot { key: RunKey { minus_priority, served: level, identity }, ready: 0, demand });
+            self.runs.insert(identity, RunSlot { key: RunKey { minus_priority, served: least_served, identity }, ready: 0, demand });
         }
         let Some(slot) = self.runs.get_mut(&identity) else { return };
         let (before, demand) = (slot.key, slot.demand);
         if slot.ready == 0 {
             // It may have been idle: it does not get unused service back.
-            slot.key.served = slot.key.served.max(level);
+            slot.key.served = slot.key.served.max(least_served);
         }
         slot.key.minus_priority = minus_priority;
         slot.ready = ready;
@@ -140,7 +140,7 @@ impl Matchmaker {
     }
 
     /// The lowest served count of the waiting runs of this priority.
-    fn level(&self, minus_priority: i64) -> u64 {
+    fn least_served(&self, minus_priority: i64) -> u64 {
         let first = RunKey { minus_priority, served: 0, identity: Identity(uuid::Uuid::nil()) };
         self.waiting.range(first..).next().filter(|key| key.minus_priority == minus_priority).map_or(0, |key| key.served)
     }
@@ -200,7 +200,7 @@ impl Matchmaker {
             if let Some(demand) = self.demands.get_mut(&no) {
                 exchange(&mut demand.idle, before, now);
             }
-            self.show(no);
+            self.update_possible(no);
         }
         let idle = self.idle_by_group.entry(group.clone()).or_default();
         exchange(idle, before, now);
@@ -247,7 +247,7 @@ impl Matchmaker {
 
     fn suits(&self, facts: &NodeFacts, demand: &Demand) -> bool {
         #[cfg(test)]
-        self.looks.set(self.looks.get() + 1);
+        self.examined.set(self.examined.get() + 1);
         facts.in_group(demand.node_group.as_deref()) && facts.has_os(demand.os.as_deref())
     }
 
@@ -294,11 +294,11 @@ impl Matchmaker {
         if let Some(demand) = self.demands.get_mut(&no) {
             exchange(&mut demand.waiting, Some(before), now);
         }
-        self.show(no);
+        self.update_possible(no);
     }
 
     /// Updates the entry of a demand in the list of those that can be served.
-    fn show(&mut self, no: DemandNo) {
+    fn update_possible(&mut self, no: DemandNo) {
         let Some(demand) = self.demands.get_mut(&no) else { return };
         let now = if demand.waiting.is_empty() { None } else { demand.idle.first().copied() };
         let before = std::mem::replace(&mut demand.possible, now);

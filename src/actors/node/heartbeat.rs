@@ -31,7 +31,7 @@ impl NodeActor {
             self.compare(holding, heartbeat.received);
         }
         self.compare_programs(heartbeat.programs.as_deref());
-        self.send_wanted();
+        self.send_requested_work();
         self.publish();
         if !self.has_listed_blocks {
             self.has_listed_blocks = true;

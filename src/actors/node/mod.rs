@@ -18,7 +18,7 @@ pub use blocks::with_requests;
 pub use owners::NodeOwners;
 
 use super::context::BrokerContext;
-use super::placement::dispatcher::NodeOpen;
+use super::placement::dispatcher::NodeChanged;
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::{BlockId, Identity, NodeId};
@@ -44,7 +44,7 @@ pub struct NodeActor {
     /// The node may receive work.
     enabled: bool,
     /// What else an operator requested (drain or leave) and the reason.
-    wanted: Option<(NodeWork, String)>,
+    requested_work: Option<(NodeWork, String)>,
     sender: Option<SessionSender>,
     binary: bool,
     load: Option<NodeLoad>,
@@ -81,7 +81,7 @@ impl NodeActor {
     /// A node that has connected or called. `session` is `None` for a node without a socket.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, record: NodeRecord, session: Option<(SessionSender, bool)>) -> Self {
-        let (enabled, wanted) = (record.is_open(), wanted(&record));
+        let (enabled, requested_work) = (record.is_open(), requested_work(&record));
         let facts = record.facts;
         let (sender, binary) = session.map_or((None, false), |(sender, binary)| (Some(sender), binary));
         Self {
@@ -89,7 +89,7 @@ impl NodeActor {
             context,
             facts,
             enabled,
-            wanted,
+            requested_work,
             sender,
             binary,
             load: None,
@@ -129,9 +129,15 @@ impl NodeActor {
     /// Sends the dispatcher the free slots of the node.
     fn announce(&self, ctx: &Context<Self>) {
         let (free, free_sites) = (self.free(SlotKind::Block), self.free(SlotKind::Site));
-        let open = self.enabled && self.has_listed_blocks && self.sender.is_some();
+        let accepts_blocks = self.enabled && self.has_listed_blocks && self.sender.is_some();
         self.publish();
-        self.context.dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, free_sites, open });
+        self.context.dispatcher.node_changed(NodeChanged {
+            facts: self.facts.clone(),
+            node: self.link(ctx),
+            free,
+            free_sites,
+            accepts_blocks,
+        });
     }
 
     fn send(&self, message: &ToNode) {
@@ -150,7 +156,7 @@ impl NodeActor {
             offline: times.node_offline,
             max_frame: crate::protocol::MAX_FRAME,
         });
-        self.send_wanted();
+        self.send_requested_work();
         self.has_listed_blocks = false;
         self.announce(ctx);
         ctx.run_later(FIRST_HEARTBEAT, |this, ctx| {
@@ -183,8 +189,8 @@ impl NodeActor {
         if let Some(sender) = self.sender.take() {
             sender.send(message::close(why));
         }
-        self.context.dispatcher.node_gone(self.id());
-        self.context.registry().node_gone(self.id());
+        self.context.dispatcher.node_left(self.id());
+        self.context.registry().node_left(self.id());
         // Nothing waits for this write; a broker that starts ends all connections.
         let gone = NodeDisconnected { node: self.id(), reason: why.to_owned(), last_seen: self.last_seen, now: Timestamp::now() };
         drop(self.context.store.write(gone));
@@ -241,14 +247,14 @@ impl Handler<SetWork> for NodeActor {
     type Result = ();
     fn handle(&mut self, SetWork(record): SetWork, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.set_work");
-        (self.enabled, self.wanted) = (record.is_open(), wanted(&record));
-        self.send_wanted();
+        (self.enabled, self.requested_work) = (record.is_open(), requested_work(&record));
+        self.send_requested_work();
         self.announce(ctx);
     }
 }
 
 /// What an operator requested besides enabling or disabling the node.
-fn wanted(record: &NodeRecord) -> Option<(NodeWork, String)> {
+fn requested_work(record: &NodeRecord) -> Option<(NodeWork, String)> {
     let work = if record.is_leaving { NodeWork::Leaving } else { NodeWork::Draining };
     let reason = || record.reason.clone().unwrap_or_else(|| "requested by an operator".to_owned());
     (record.is_leaving || record.is_draining).then(|| (work, reason()))

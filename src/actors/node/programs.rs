@@ -44,8 +44,8 @@ impl NodeActor {
     }
 
     /// Sends the operator's request to the node after each heartbeat, until the node has done it.
-    pub(super) fn send_wanted(&self) {
-        match &self.wanted {
+    pub(super) fn send_requested_work(&self) {
+        match &self.requested_work {
             Some((NodeWork::Leaving, reason)) => self.send(&ToNode::Leave { reason: reason.clone() }),
             Some((_, reason)) => self.send(&ToNode::Drain { reason: Some(reason.clone()) }),
             None => {}

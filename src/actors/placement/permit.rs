@@ -29,7 +29,8 @@ pub struct WorkerSlot {
 }
 
 impl<Slot: Copy> Permit<Slot> {
-    /// A permit for a slot that was reserved. `release` makes the slot free; it is called once at most.
+    /// A permit for a slot that was reserved. `release` makes the slot free again; it is called once at most. It notifies the actor that
+    /// reserved the slot: one that replaced this actor has not counted the slot.
     #[must_use]
     pub fn new(slot: Slot, release: impl FnOnce() + Send + 'static) -> Self {
         Self { slot, release: Some(Box::new(release)) }

@@ -156,11 +156,11 @@ impl RegistryHandle {
         answer
     }
     /// See [`NodeLeft`].
-    pub fn node_gone(&self, id: NodeId) {
+    pub fn node_left(&self, id: NodeId) {
         self.0.tell(NodeLeft(id));
     }
     /// See [`WorkerLeft`].
-    pub fn worker_gone(&self, id: WorkerId, last_message: Timestamp) {
+    pub fn worker_left(&self, id: WorkerId, last_message: Timestamp) {
         self.0.tell(WorkerLeft { id, last_message });
     }
     /// See [`WorkerWatches`].

@@ -221,7 +221,7 @@ impl Handler<ChildDied> for Registry {
             }
             ChildKey::Node(id) => {
                 self.context.addresses.nodes.remove(id);
-                self.context.dispatcher.node_gone(id);
+                self.context.dispatcher.node_left(id);
             }
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
             // A job's actor is started when it is needed next, even after too many crashes.

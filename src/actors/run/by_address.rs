@@ -83,7 +83,7 @@ impl RunActor {
         let lookup = async move {
             let found = sites.names.lookup(&name).await;
             if let Err(error) = &found {
-                log::info!("address of a site unknown, it counts by its name host={name} error={error}");
+                log::info!("address of a host not found, the site is counted by its name host={name} error={error}");
             }
             sites.note_addresses(name, &found.unwrap_or_default(), Timestamp::steady());
         };

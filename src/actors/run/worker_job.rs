@@ -51,7 +51,7 @@ impl RunActor {
     pub(super) fn no_worker(&mut self, why: &NotEligible, ctx: &mut Context<Self>) {
         let reason = why.reason(&format!("the class {}", self.run.class_name));
         if self.workers_may_come_back() {
-            self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
+            self.run.reason = Some(format!("{reason}: the broker has just started, and workers may still reconnect"));
             self.kind.search_at = Some(self.context.began.plus_ms(self.context.times.worker_offline as i64));
             return;
         }
@@ -71,7 +71,7 @@ impl RunActor {
         let now = Timestamp::steady();
         let made = match &mut self.kind.start_request {
             Some(request) if now >= request.until && may_fail => {
-                let reason = format!("{reason}, {wait} ms after the job `{job}` was called for one");
+                let reason = format!("{reason}, {wait} ms after the job `{job}` was requested to start one");
                 return self.end(RunState::Failed, Some(reason), ctx);
             }
             Some(request) if now < request.check_at => {
@@ -130,7 +130,7 @@ impl RunActor {
                 self.run.reason = Some(format!("{reason}: run {identity} of the job `{job}` is to start one"));
             }
             Ok(StartOutcome::Underway) => {
-                self.run.reason = Some(format!("{reason}: a run of the job `{job}` is under way to start one"));
+                self.run.reason = Some(format!("{reason}: a run of the job `{job}` is starting one"));
             }
             // The next check retries. The same applies if the job may be enabled again and the run had a worker before.
             Err(problem) if problem.status < 500 && self.run.state == RunState::Pending => {

@@ -105,7 +105,7 @@ impl RunActor {
             self.serve_pollers(ctx);
         }
         if self.kind.worker == Some(id) {
-            log::warn!("worker of a run lost, searching another one run_id={} worker_id={id}", self.identity());
+            log::warn!("worker of a run lost, searching for another one run_id={} worker_id={id}", self.identity());
             self.kind.worker = None;
             self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
             self.find_worker(ctx);

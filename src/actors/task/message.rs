@@ -32,7 +32,7 @@ pub enum TaskEvent {
         worker: WorkerId,
         /// The attempt; `None` for all attempts of this worker.
         task: Option<TaskRef>,
-        /// Time of the last report.
+        /// Time of the last message about it.
         last_message: Timestamp,
         /// The reason.
         why: &'static str,

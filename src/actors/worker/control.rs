@@ -127,14 +127,14 @@ impl WorkerActor {
         self.context.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
     }
 
-    /// Applies the admin state. `begins`: the worker begins to watch, and may have lost earlier messages. Returns false if the
+    /// Applies the admin state. `begins_to_watch`: the worker begins to watch, and may have lost earlier messages. Returns false if the
     /// worker was kicked and its actor ends.
-    pub(super) fn apply_admin_state(&mut self, record: &WorkerRecord, begins: bool, ctx: &mut Context<Self>) -> bool {
+    pub(super) fn apply_admin_state(&mut self, record: &WorkerRecord, begins_to_watch: bool, ctx: &mut Context<Self>) -> bool {
         // The record may be older than a change that arrived since.
         if self.admin.since.is_some_and(|since| since > record.update_time) {
             return true;
         }
-        let is_news = self.admin.since != Some(record.update_time);
+        let is_new = self.admin.since != Some(record.update_time);
         self.admin.since = Some(record.update_time);
         let disabled = record.disabled();
         if self.admin.disabled != disabled {
@@ -143,7 +143,7 @@ impl WorkerActor {
         match record.state {
             WorkerState::Enabled | WorkerState::Disabled => {}
             WorkerState::Draining => {
-                if is_news || begins {
+                if is_new || begins_to_watch {
                     self.send(ToWorker::Drain { reason: record.reason.clone() });
                 }
             }
@@ -162,7 +162,7 @@ impl WorkerActor {
         if let Some(sender) = self.sender.take() {
             sender.send(Frame::Close(reason));
         }
-        self.context.registry().worker_gone(self.id, self.last_message);
+        self.context.registry().worker_left(self.id, self.last_message);
         self.guard.finish();
         ctx.stop();
     }

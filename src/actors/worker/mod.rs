@@ -7,7 +7,7 @@ mod control;
 mod message;
 mod tasks;
 
-pub use check::{JudgedReports, check_reports, judge_reports, read_reports};
+pub use check::{ValidatedReports, check_reports, read_reports, validate_reports};
 
 pub use control::kicked;
 pub(crate) use control::{check_classes, check_facts};
@@ -147,7 +147,7 @@ impl WorkerActor {
             if let Some(sender) = self.sender.take() {
                 sender.send(Frame::Close(why.to_owned()));
             }
-            self.context.registry().worker_gone(self.id, self.last_message);
+            self.context.registry().worker_left(self.id, self.last_message);
             self.guard.finish();
             ctx.stop();
         }

@@ -365,7 +365,7 @@ impl StateMachine {
         }
         if instance.is_taken_over {
             // It does not count: the broker died, or was away for longer than the lease.
-            instance.pardoned += 1;
+            instance.uncounted += 1;
             return self.retry(i, now, reason, effects);
         }
         if instance.lost() >= most {

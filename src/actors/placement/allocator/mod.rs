@@ -25,7 +25,7 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use unplaced::{UnplacedRuns, Waiter};
+use unplaced::{UnplacedWork, Waiter};
 
 /// Time that the workers have to send their state to an allocator that replaces a crashed one.
 const REBUILDING: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct Allocator {
     worker_pool: WorkerPool,
     /// The tasks that wait for a grant.
     waiting_tasks: HashMap<Requester, TaskHandle>,
-    unplaced: UnplacedRuns,
+    unplaced: UnplacedWork,
     addresses: Arc<AddressBook>,
     /// It replaces a crashed one, and may not have all workers yet: it reports to none that there is no worker.
     is_rebuilding: bool,
@@ -47,13 +47,12 @@ impl Allocator {
     /// An allocator without workers or requests. `is_rebuilding`: it replaces a crashed one.
     #[must_use]
     pub fn new(guard: ExitGuard, addresses: Arc<AddressBook>, is_rebuilding: bool) -> Self {
-        let (worker_pool, waiting_tasks, unplaced) = (WorkerPool::default(), HashMap::new(), UnplacedRuns::default());
+        let (worker_pool, waiting_tasks, unplaced) = (WorkerPool::default(), HashMap::new(), UnplacedWork::default());
         Self { guard, worker_pool, waiting_tasks, unplaced, addresses, is_rebuilding }
     }
 
     /// The permit for a slot that the worker pool counts as used.
     fn permit(&self, worker: WorkerId, incarnation: u64, ctx: &Context<Self>) -> Permit<WorkerSlot> {
-        // The slot is not counted by a later allocator.
         let this = Link::new(ctx.address(), Arc::clone(self.guard.stats()));
         Permit::new(WorkerSlot { worker }, move || this.tell(ReleaseSlot { worker, incarnation }))
     }
@@ -98,7 +97,7 @@ impl Allocator {
             run.worker_found(Choice { watches: self.addresses.watches(), worker });
         }
         if let Some(why) = why {
-            self.unplaced.enter(request, why, Waiter::Run(run));
+            self.unplaced.add(request, why, Waiter::Run(run));
         }
     }
 }
@@ -136,7 +135,7 @@ impl Handler<WithdrawRequest> for Allocator {
         let _timed = self.guard.timed("allocator.withdraw");
         self.worker_pool.withdraw(requester);
         self.waiting_tasks.remove(&requester);
-        self.unplaced.leave(requester.0);
+        self.unplaced.remove(requester.0);
     }
 }
 
@@ -213,10 +212,10 @@ impl Handler<ListWorkers> for Allocator {
         if self.is_rebuilding {
             return reply.send(Err(Problem::busy("the allocator does not have all workers yet; retry later")));
         }
-        self.unplaced.leave(request.requester.0);
+        self.unplaced.remove(request.requester.0);
         let all = self.worker_pool.all(&request.handler, &request.settings);
         if let (Err(why), Some(task)) = (&all, task) {
-            self.unplaced.enter(request, why.clone(), Waiter::Task(task));
+            self.unplaced.add(request, why.clone(), Waiter::Task(task));
         }
         reply.send(Ok(all));
     }
@@ -226,7 +225,7 @@ impl Handler<FindWorker> for Allocator {
     type Result = ();
     fn handle(&mut self, FindWorker { request, run }: FindWorker, _: &mut Self::Context) {
         let _timed = self.guard.timed("allocator.find_worker");
-        self.unplaced.leave(request.requester.0);
+        self.unplaced.remove(request.requester.0);
         self.find_worker(request, run);
     }
 }

@@ -38,7 +38,7 @@ pub struct RunGone(pub Identity);
 /// From a node: it is connected, with this number of free slots, and accepts work or not.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct NodeOpen {
+pub struct NodeChanged {
     /// The facts that the node reported.
     pub facts: NodeFacts,
     /// The node that receives the blocks.
@@ -48,7 +48,7 @@ pub struct NodeOpen {
     /// Free slots for site blocks.
     pub free_sites: u32,
     /// The node accepts blocks.
-    pub open: bool,
+    pub accepts_blocks: bool,
 }
 
 /// From a node: a block has left it. From a dropped permit: no block has used it.
@@ -72,7 +72,7 @@ pub struct GrantElsewhere {
 /// From a node or the registry: a node has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct NodeGone(pub NodeId);
+pub struct NodeLeft(pub NodeId);
 
 /// From the broker: no block is dispatched while it is not known whether this broker still leads.
 #[derive(Debug, Message)]
@@ -106,8 +106,8 @@ impl DispatcherHandle {
     pub fn run_gone(&self, identity: Identity) {
         self.0.tell(RunGone(identity));
     }
-    /// See [`NodeOpen`].
-    pub fn node_open(&self, message: NodeOpen) {
+    /// See [`NodeChanged`].
+    pub fn node_changed(&self, message: NodeChanged) {
         self.0.tell(message);
     }
     /// See [`Credit`].
@@ -118,9 +118,9 @@ impl DispatcherHandle {
     pub fn grant_elsewhere(&self, message: GrantElsewhere) {
         self.0.tell(message);
     }
-    /// See [`NodeGone`].
-    pub fn node_gone(&self, node: NodeId) {
-        self.0.tell(NodeGone(node));
+    /// See [`NodeLeft`].
+    pub fn node_left(&self, node: NodeId) {
+        self.0.tell(NodeLeft(node));
     }
     /// See [`SetPaused`].
     pub fn set_paused(&self, is_paused: bool) {

@@ -4,7 +4,7 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, PullBlock, RunGone, RunReady, SetPaused};
+pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeChanged, NodeLeft, PullBlock, RunGone, RunReady, SetPaused};
 
 use super::{NodeSlot, Permit};
 use crate::actors::node::NodeHandle;
@@ -97,7 +97,7 @@ impl Handler<RunReady> for Dispatcher {
         let _timed = self.guard.timed("dispatcher.run_ready");
         let (group, os) = (m.node_group.as_deref(), m.os.as_deref());
         self.blocks.run_ready(m.identity, m.priority, m.ready, group, os);
-        if m.sites > 0 || self.sites.knows(m.identity) {
+        if m.sites > 0 || self.sites.has_run(m.identity) {
             self.sites.run_ready(m.identity, m.priority, m.sites, group, os);
         }
         self.runs.insert(m.identity, m.run);
@@ -115,14 +115,14 @@ impl Handler<RunGone> for Dispatcher {
     }
 }
 
-impl Handler<NodeOpen> for Dispatcher {
+impl Handler<NodeChanged> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, m: NodeOpen, ctx: &mut Self::Context) {
+    fn handle(&mut self, m: NodeChanged, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.node_open");
         let keeps_pace = m.facts.max_sites.is_some();
         self.nodes.insert(m.facts.node_id, KnownNode { handle: m.node, keeps_pace });
-        self.sites.node_changed(m.facts.clone(), m.free_sites, m.open);
-        self.blocks.node_changed(m.facts, m.free, m.open);
+        self.sites.node_changed(m.facts.clone(), m.free_sites, m.accepts_blocks);
+        self.blocks.node_changed(m.facts, m.free, m.accepts_blocks);
         self.dispatch(ctx);
     }
 }
@@ -151,9 +151,9 @@ impl Handler<GrantElsewhere> for Dispatcher {
     }
 }
 
-impl Handler<NodeGone> for Dispatcher {
+impl Handler<NodeLeft> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, NodeGone(node): NodeGone, _: &mut Self::Context) {
+    fn handle(&mut self, NodeLeft(node): NodeLeft, _: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.node_gone");
         self.blocks.node_gone(node);
         self.sites.node_gone(node);

@@ -18,7 +18,7 @@ pub struct Limit {
     /// Its end, and the reason for which the attempt has to end then.
     end: Option<(Timestamp, String)>,
     /// A limit from the average of earlier runs was requested.
-    is_judged: bool,
+    is_average_requested: bool,
 }
 
 impl StateMachine {
@@ -26,7 +26,7 @@ impl StateMachine {
     pub fn sent(&mut self, i: usize, now: Timestamp) {
         let timeout = self.rules.timeout;
         let Some(limit) = self.instances.get_mut(i).map(|instance| &mut instance.limit) else { return };
-        limit.is_judged = false;
+        limit.is_average_requested = false;
         if let Some(timeout) = timeout {
             limit.end.get_or_insert_with(|| (now.plus_ms(timeout as i64), format!("it took longer than {timeout} ms")));
         }
@@ -35,10 +35,11 @@ impl StateMachine {
     /// An attempt has been running for this many milliseconds. Without a timeout its limit comes from earlier runs.
     pub fn still_running(&mut self, i: usize, attempt: u32, since_ms: i64) -> Vec<Effect> {
         let has_limit = self.rules.timeout.is_some() || since_ms < LEAST_MS;
-        let Some(instance) = self.at_work(i, attempt).filter(|instance| !has_limit && !instance.limit.is_judged) else {
+        let Some(instance) = self.instance_at_worker(i, attempt).filter(|instance| !has_limit && !instance.limit.is_average_requested)
+        else {
             return Vec::new();
         };
-        instance.limit.is_judged = true;
+        instance.limit.is_average_requested = true;
         vec![Effect::ReadAverage(i, attempt, since_ms)]
     }
 
@@ -51,7 +52,7 @@ impl StateMachine {
         }
     }
 
-    fn at_work(&mut self, i: usize, attempt: u32) -> Option<&mut Instance> {
+    fn instance_at_worker(&mut self, i: usize, attempt: u32) -> Option<&mut Instance> {
         self.instances.get_mut(i).filter(|instance| instance.attempt == attempt && matches!(instance.phase, Phase::AtWorker(_)))
     }
 
@@ -78,7 +79,7 @@ impl StateMachine {
     /// An attempt exceeds its time limit: it has to end, and counts as failed.
     pub(super) fn too_long(&mut self, i: usize, attempt: u32, reason: String, now: Timestamp) -> Vec<Effect> {
         let until = now.plus_ms(self.grace().max(self.lease()));
-        let Some(instance) = self.at_work(i, attempt) else { return Vec::new() };
+        let Some(instance) = self.instance_at_worker(i, attempt) else { return Vec::new() };
         let Phase::AtWorker(worker) = instance.phase else { return Vec::new() };
         // Its worker stops it on order, or at the end of its lease, which is no longer renewed.
         instance.phase = Phase::Ending(worker, until, Then::Fail(reason.clone()));

@@ -69,7 +69,7 @@ fn an_attempt_ends_at_its_timeout_and_not_before() {
 #[test]
 fn an_attempt_without_a_timeout_is_compared_with_earlier_runs() {
     let minutes = |n: i64| n * 60_000;
-    let judged = |average| {
+    let limit_from = |average| {
         let (mut machine, worker) = sent(RunRules::default());
         assert_eq!((machine.wake(), machine.still_running(0, 1, minutes(5) - 1)), (None, Vec::new()));
         assert_eq!(machine.still_running(0, 2, minutes(5)), [], "another attempt");
@@ -83,9 +83,9 @@ fn an_attempt_without_a_timeout_is_compared_with_earlier_runs() {
         );
         until.0 + minutes(5)
     };
-    assert_eq!(judged(Some(minutes(4) as u64)), minutes(12));
-    assert_eq!(judged(Some(10)), minutes(5), "never less");
-    assert_eq!(judged(None), minutes(120));
+    assert_eq!(limit_from(Some(minutes(4) as u64)), minutes(12));
+    assert_eq!(limit_from(Some(10)), minutes(5), "never less");
+    assert_eq!(limit_from(None), minutes(120));
 }
 
 #[test]
