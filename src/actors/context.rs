@@ -2,18 +2,18 @@
 
 use super::address_map::AddressMap;
 use super::alerts::AlertsHandle;
-use super::allocator::AllocatorHandle;
 use super::brokers::Brokers;
 use super::callback::Outbound;
-use super::dispatcher::DispatcherHandle;
 use super::downloads::Downloads;
-use super::fleet::Fleet;
 use super::followers::Followers;
 use super::involved::RunsByPeer;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
 use super::packages::Packages;
+use super::placement::allocator::AllocatorHandle;
+use super::placement::dispatcher::DispatcherHandle;
+use super::placement::fleet::Fleet;
 use super::recorder::OpenMinute;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
@@ -38,7 +38,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{GetRun, Store};
 use crate::telemetry::Telemetry;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -90,10 +90,6 @@ pub struct AddressBook {
     pub runs_by_node: RunsByPeer<NodeId>,
     /// Runs that have work or results at a worker.
     pub runs_by_worker: RunsByPeer<WorkerId>,
-    dispatcher: RwLock<Option<DispatcherHandle>>,
-    allocator: RwLock<Option<AllocatorHandle>>,
-    scheduler: RwLock<Option<SchedulerHandle>>,
-    alerts: RwLock<Option<AlertsHandle>>,
     /// Statistics of all actors, for monitoring.
     pub actor_stats: ActorStats,
     watches: AtomicU64,
@@ -117,33 +113,6 @@ impl AddressBook {
         self.watches.fetch_add(1, Relaxed);
     }
 
-    /// Sets the dispatcher.
-    pub fn set_dispatcher(&self, handle: DispatcherHandle) {
-        *self.dispatcher.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-    }
-
-    /// The dispatcher, if it is running.
-    #[must_use]
-    pub fn dispatcher(&self) -> Option<DispatcherHandle> {
-        self.dispatcher.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sets the allocator, which assigns tasks to workers.
-    pub fn set_allocator(&self, handle: AllocatorHandle) {
-        *self.allocator.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-    }
-
-    /// The allocator, if it is running.
-    #[must_use]
-    pub fn allocator(&self) -> Option<AllocatorHandle> {
-        self.allocator.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sets the scheduler.
-    pub fn set_scheduler(&self, handle: SchedulerHandle) {
-        *self.scheduler.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-    }
-
     /// The actor of an active run.
     #[must_use]
     pub fn run(&self, identity: Identity) -> Option<AtWork> {
@@ -161,23 +130,6 @@ impl AddressBook {
     /// Removes the actor of a run, and returns it.
     pub fn take_run(&self, identity: Identity) -> Option<AtWork> {
         self.runs.take(identity).map(AtWork::Run).or_else(|| self.others.take(identity))
-    }
-
-    /// The scheduler, if it is running.
-    #[must_use]
-    pub fn scheduler(&self) -> Option<SchedulerHandle> {
-        self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sets the alert sender.
-    pub fn set_alerts(&self, handle: AlertsHandle) {
-        *self.alerts.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-    }
-
-    /// The alert sender, if it is running.
-    #[must_use]
-    pub fn alerts(&self) -> Option<AlertsHandle> {
-        self.alerts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -254,6 +206,14 @@ pub struct BrokerContext {
     pub store: Store,
     /// Addresses of the live actors.
     pub addresses: Arc<AddressBook>,
+    /// Reserves slots at nodes for blocks.
+    pub dispatcher: DispatcherHandle,
+    /// Reserves slots at workers for tasks, and finds workers for runs of block jobs.
+    pub allocator: AllocatorHandle,
+    /// Notifies jobs at their scheduled times.
+    pub scheduler: SchedulerHandle,
+    /// Sends alerts.
+    pub alert_sender: AlertsHandle,
     /// Intervals and timeouts of the actors.
     pub times: Times,
     /// When the broker started.
@@ -308,6 +268,10 @@ impl BrokerContext {
         Self {
             store,
             addresses: Arc::default(),
+            dispatcher: DispatcherHandle::default(),
+            allocator: AllocatorHandle::default(),
+            scheduler: SchedulerHandle::default(),
+            alert_sender: AlertsHandle::default(),
             times,
             since: Timestamp::now(),
             began: Timestamp::steady(),
@@ -380,24 +344,6 @@ impl BrokerContext {
     #[must_use]
     pub fn registry(&self) -> &RegistryHandle {
         self.registry.get().expect("the registry is set before anything uses it")
-    }
-
-    /// The dispatcher, if it is running.
-    #[must_use]
-    pub fn dispatcher(&self) -> Option<DispatcherHandle> {
-        self.addresses.dispatcher()
-    }
-
-    /// The allocator, if it is running.
-    #[must_use]
-    pub fn allocator(&self) -> Option<AllocatorHandle> {
-        self.addresses.allocator()
-    }
-
-    /// The scheduler, if it is running.
-    #[must_use]
-    pub fn scheduler(&self) -> Option<SchedulerHandle> {
-        self.addresses.scheduler()
     }
 
     /// Signals an event that may cause an alert.

@@ -1,21 +1,18 @@
 //! The actors, one module each: a pure core that decides (in `domain`), and a shell that sends and stores.
 //!
 //! Other modules hold handles, never addresses; an actor's `message.rs` defines the messages that it accepts, and how to send
-//! them. An actor waits only for actors below it (service; job; run, task, application, callback; registry, dispatcher,
-//! allocator, node, worker; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
+//! them. An actor waits only for actors below it (service; job; run, task, application, callback; registry, placement, node,
+//! worker; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
 
 pub mod address_map;
 pub mod alerts;
-pub mod allocator;
 pub mod application;
 pub mod before;
 pub mod brokers;
 pub mod budget;
 pub mod callback;
 pub mod context;
-pub mod dispatcher;
 pub mod downloads;
-pub mod fleet;
 pub mod followers;
 pub mod involved;
 pub mod janitor;
@@ -23,6 +20,7 @@ pub mod job;
 pub mod lateness;
 pub mod node;
 pub mod packages;
+pub mod placement;
 pub mod recorder;
 pub mod registry;
 pub mod reply;

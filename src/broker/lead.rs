@@ -113,13 +113,11 @@ impl Leader {
             log::info!("taking over active runs: {}", open_runs.len());
         }
         let registry = Registry::start(&context, open_runs);
-        let addresses = Arc::clone(&context.addresses);
+        let dispatcher = context.dispatcher.clone();
         actix::spawn(async move {
             while cut_off.changed().await.is_ok() {
                 let is_paused = *cut_off.borrow_and_update();
-                if let Some(dispatcher) = addresses.dispatcher() {
-                    dispatcher.set_paused(is_paused);
-                }
+                dispatcher.set_paused(is_paused);
             }
         });
         for (job, run) in unsettled {

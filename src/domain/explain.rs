@@ -6,7 +6,7 @@ use super::run::{BROKER, Run, RunState};
 use super::schedule::Answer;
 use super::time::Timestamp;
 use super::worker::ENABLE;
-use super::worker_pool::{Obstacle, Refusal};
+use super::worker_pool::{Obstacle, WorkerObstacle};
 
 /// The inputs for the explanation of a run.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct RunView<'a> {
     /// Its instances, for a task or an application; empty if they are not known.
     pub parts: &'a [Part],
     /// The connected workers, and why none of them gets the first instance that waits for a worker.
-    pub refusals: &'a [Refusal],
+    pub obstacles: &'a [WorkerObstacle],
     /// The current time.
     pub now: Timestamp,
 }
@@ -157,9 +157,9 @@ fn instances(around: &RunView<'_>) -> Answer {
     }
     let asks = parts.iter().any(|part| part.place == Place::Asking);
     if asks {
-        because.extend(refusals(around));
+        because.extend(obstacles(around));
     }
-    let suits = around.refusals.iter().any(|refusal| matches!(refusal.why, Obstacle::Busy(_)));
+    let suits = around.obstacles.iter().any(|worker| matches!(worker.why, Obstacle::Busy(_)));
     let has = |is: fn(&Place) -> bool| parts.iter().any(|part| is(&part.place));
     let (verdict, rule) = match around.run.state {
         _ if has(|place| matches!(place, Place::At(..) | Place::Ending(_))) => match around.run.state {
@@ -205,24 +205,24 @@ fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
 }
 
 /// Explains why no worker has it.
-fn refusals(around: &RunView<'_>) -> Vec<String> {
+fn obstacles(around: &RunView<'_>) -> Vec<String> {
     let handler = &around.run.class_name;
-    if around.refusals.is_empty() {
+    if around.obstacles.is_empty() {
         return vec![format!("A worker that watches {handler} is needed, and no worker is connected.")];
     }
-    let mut out = vec![format!("A worker that watches {handler} is needed, and {} are connected.", around.refusals.len())];
+    let mut out = vec![format!("A worker that watches {handler} is needed, and {} are connected.", around.obstacles.len())];
     // List workers that watch the class first: there may be many others.
-    let is_far = |refusal: &&Refusal| matches!(&refusal.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
-    let (far, near): (Vec<_>, Vec<_>) = around.refusals.iter().partition(is_far);
-    for refusal in near.iter().chain(&far).take(MOST_NAMED) {
-        let (Obstacle::Unsuitable(why) | Obstacle::Disabled(why) | Obstacle::Busy(why)) = &refusal.why;
-        let name = if refusal.name.is_empty() { String::new() } else { format!(" ({})", refusal.name) };
-        out.push(format!("Worker {}{name}: {why}.", refusal.worker));
+    let is_far = |worker: &&WorkerObstacle| matches!(&worker.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
+    let (far, near): (Vec<_>, Vec<_>) = around.obstacles.iter().partition(is_far);
+    for worker in near.iter().chain(&far).take(MOST_NAMED) {
+        let (Obstacle::Unsuitable(why) | Obstacle::Disabled(why) | Obstacle::Busy(why)) = &worker.why;
+        let name = if worker.name.is_empty() { String::new() } else { format!(" ({})", worker.name) };
+        out.push(format!("Worker {}{name}: {why}.", worker.worker));
     }
-    if let Some(rest) = around.refusals.len().checked_sub(MOST_NAMED).filter(|rest| *rest > 0) {
+    if let Some(rest) = around.obstacles.len().checked_sub(MOST_NAMED).filter(|rest| *rest > 0) {
         out.push(format!("{rest} more are not listed."));
     }
-    if around.refusals.iter().any(|refusal| matches!(refusal.why, Obstacle::Disabled(_))) {
+    if around.obstacles.iter().any(|worker| matches!(worker.why, Obstacle::Disabled(_))) {
         out.push(format!("`{ENABLE}` gives a disabled worker new work again."));
     }
     out
@@ -231,14 +231,14 @@ fn refusals(around: &RunView<'_>) -> Vec<String> {
 /// An answer if no connected worker can run it.
 fn no_worker(around: &RunView<'_>) -> Option<Answer> {
     let class = &around.run.class_name;
-    let is_eligible = |refusal: &Refusal| matches!(refusal.why, Obstacle::Busy(_));
-    let is_choosing = around.refusals.is_empty() || around.refusals.iter().any(is_eligible);
+    let is_eligible = |worker: &WorkerObstacle| matches!(worker.why, Obstacle::Busy(_));
+    let is_choosing = around.obstacles.is_empty() || around.obstacles.iter().any(is_eligible);
     if around.worker.is_some() || around.watched.contains(class) && is_choosing {
         return None;
     }
     let reason = around.run.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!("Its reason: {why}."));
     if around.watched.contains(class) {
-        let mut because = refusals(around);
+        let mut because = obstacles(around);
         because.extend(reason);
         return Some(Answer::new("waiting", "noWorker", because));
     }
@@ -315,8 +315,8 @@ mod tests {
 
     fn rule(run: &Run, ahead: &[Identity], worker: Option<WorkerId>, watched: &[&str]) -> (String, String) {
         let watched: Vec<String> = watched.iter().map(|name| (*name).to_owned()).collect();
-        let (parts, refusals) = (&[], &[]);
-        let answer = explain_run(&RunView { run, ahead, worker, watched: &watched, parts, refusals, now: Timestamp(1_000) });
+        let (parts, obstacles) = (&[], &[]);
+        let answer = explain_run(&RunView { run, ahead, worker, watched: &watched, parts, obstacles, now: Timestamp(1_000) });
         assert!(answer.because.len() > 1 && answer.because.iter().all(|text| text.ends_with('.')), "{answer:?}");
         (answer.rule, answer.because.join(" "))
     }
@@ -325,9 +325,9 @@ mod tests {
         Part { attempt: 2, place, progress: None, text: None, reason: None }
     }
 
-    fn of_task(state: RunState, parts: &[Part], refusals: &[Refusal]) -> (String, String, String) {
+    fn of_task(state: RunState, parts: &[Part], obstacles: &[WorkerObstacle]) -> (String, String, String) {
         let task = Run { kind: JobKind::Task, class_name: "sum".into(), ..run(state) };
-        let around = RunView { run: &task, ahead: &[], worker: None, watched: &[], parts, refusals, now: Timestamp(9_000) };
+        let around = RunView { run: &task, ahead: &[], worker: None, watched: &[], parts, obstacles, now: Timestamp(9_000) };
         let answer = explain_run(&around);
         assert!(answer.because.len() > 1 && answer.because.iter().all(|text| text.ends_with('.')), "{answer:?}");
         (answer.verdict, answer.rule, answer.because.join(" "))
@@ -340,20 +340,20 @@ mod tests {
         assert!(of_rule == "noWorker" && text.contains("Watched now: a.C. Its reason: run 7 of the job `starter`"), "{text}");
         // An operator is draining the worker that watches it.
         let why = Obstacle::Disabled("an operator has it draining: a new version".into());
-        let refusals = [Refusal { worker: WorkerId::random(), name: "w".into(), why }];
+        let obstacles = [WorkerObstacle { worker: WorkerId::random(), name: "w".into(), why }];
         let watched = ["a.B".to_owned()];
-        let answer = |run: &Run, refusals: &[Refusal]| {
+        let answer = |run: &Run, obstacles: &[WorkerObstacle]| {
             let answer =
-                explain_run(&RunView { run, ahead: &[], worker: None, watched: &watched, parts: &[], refusals, now: Timestamp(1) });
+                explain_run(&RunView { run, ahead: &[], worker: None, watched: &watched, parts: &[], obstacles, now: Timestamp(1) });
             (answer.rule, answer.because.join(" "))
         };
-        let (of_rule, text) = answer(&run(RunState::Pending), &refusals);
+        let (of_rule, text) = answer(&run(RunState::Pending), &obstacles);
         assert!(
             of_rule == "noWorker" && text.contains("(w): an operator has it draining: a new version. `webloom worker enable WORKER` gives"),
             "{text}"
         );
         assert_eq!(answer(&run(RunState::Pending), &[]).0, "starting");
-        let (_, text) = answer(&run(RunState::Running), &refusals);
+        let (_, text) = answer(&run(RunState::Running), &obstacles);
         assert!(text.contains("(w): an operator has it draining"), "{text}");
     }
 
@@ -388,14 +388,14 @@ mod tests {
 
     #[test]
     fn a_task_without_a_worker_says_who_refused_it_and_why() {
-        let refusal = |name: &str, why| Refusal { worker: WorkerId::random(), name: name.into(), why };
+        let worker = |name: &str, why| WorkerObstacle { worker: WorkerId::random(), name: name.into(), why };
         let parts = [part(Place::Asking)];
         let (verdict, rule, text) = of_task(RunState::Pending, &parts, &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "noWorker"));
         assert!(text.contains("watches sum is needed, and no worker is connected"), "{text}");
-        let mut all = vec![refusal("a", Obstacle::Unsuitable("it does not watch sum".into()))];
+        let mut all = vec![worker("a", Obstacle::Unsuitable("it does not watch sum".into()))];
         assert_eq!(of_task(RunState::Pending, &parts, &all).1, "noWorker");
-        all.push(refusal("b", Obstacle::Busy("it is full: 4 of 4 slots are used".into())));
+        all.push(worker("b", Obstacle::Busy("it is full: 4 of 4 slots are used".into())));
         let (_, rule, text) = of_task(RunState::Pending, &parts, &all);
         assert_eq!(rule, "workersFull");
         let (near, far) = (text.find("(b): it is full").expect("b"), text.find("(a): it does not watch").expect("a"));

@@ -9,7 +9,7 @@
 //! order. So a change of a node or a run costs only the demands concerned, never nodes times runs.
 
 use super::ids::{Identity, NodeId};
-use super::node::{NodeFacts, Room};
+use super::node::{NodeFacts, SlotKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -76,7 +76,7 @@ pub struct Grant {
 /// The state for decisions about one kind of slot.
 #[derive(Debug)]
 pub struct Matchmaker {
-    room: Room,
+    slot_kind: SlotKind,
     runs: HashMap<Identity, RunSlot>,
     /// Runs with ready blocks, in serving order.
     waiting: BTreeSet<RunKey>,
@@ -91,15 +91,15 @@ pub struct Matchmaker {
     possible: BTreeSet<(Idle, DemandNo)>,
     /// Number of demands and nodes examined, for a test that bounds it.
     #[cfg(test)]
-    looks: std::cell::Cell<u64>,
+    examined: std::cell::Cell<u64>,
 }
 
 impl Matchmaker {
     /// A matchmaker without nodes and runs.
     #[must_use]
-    pub fn new(room: Room) -> Self {
+    pub fn new(slot_kind: SlotKind) -> Self {
         Self {
-            room,
+            slot_kind,
             runs: HashMap::new(),
             waiting: BTreeSet::new(),
             nodes: HashMap::new(),
@@ -109,29 +109,29 @@ impl Matchmaker {
             last_demand: 0,
             possible: BTreeSet::new(),
             #[cfg(test)]
-            looks: std::cell::Cell::default(),
+            examined: std::cell::Cell::default(),
         }
     }
 
     /// Whether the run is registered.
     #[must_use]
-    pub fn knows(&self, run: Identity) -> bool {
+    pub fn has_run(&self, run: Identity) -> bool {
         self.runs.contains_key(&run)
     }
 
     /// A run has this many blocks ready. Registers or updates the run.
     pub fn run_ready(&mut self, identity: Identity, priority: i32, ready: usize, node_group: Option<&str>, os: Option<&str>) {
         let minus_priority = -i64::from(priority);
-        let level = self.level(minus_priority);
+        let least_served = self.least_served(minus_priority);
         if !self.runs.contains_key(&identity) {
             let demand = self.join_demand(node_group, os);
-            self.runs.insert(identity, RunSlot { key: RunKey { minus_priority, served: level, identity }, ready: 0, demand });
+            self.runs.insert(identity, RunSlot { key: RunKey { minus_priority, served: least_served, identity }, ready: 0, demand });
         }
         let Some(slot) = self.runs.get_mut(&identity) else { return };
         let (before, demand) = (slot.key, slot.demand);
         if slot.ready == 0 {
             // It may have been idle: it does not get unused service back.
-            slot.key.served = slot.key.served.max(level);
+            slot.key.served = slot.key.served.max(least_served);
         }
         slot.key.minus_priority = minus_priority;
         slot.ready = ready;
@@ -140,7 +140,7 @@ impl Matchmaker {
     }
 
     /// The lowest served count of the waiting runs of this priority.
-    fn level(&self, minus_priority: i64) -> u64 {
+    fn least_served(&self, minus_priority: i64) -> u64 {
         let first = RunKey { minus_priority, served: 0, identity: Identity(uuid::Uuid::nil()) };
         self.waiting.range(first..).next().filter(|key| key.minus_priority == minus_priority).map_or(0, |key| key.served)
     }
@@ -176,8 +176,8 @@ impl Matchmaker {
 
     /// A block has left a node: one more slot is free.
     pub fn credit(&mut self, node: NodeId) {
-        let room = self.room;
-        self.change_node(node, |slot| slot.free = (slot.free + 1).min(slot.facts.room(room)));
+        let slot_kind = self.slot_kind;
+        self.change_node(node, |slot| slot.free = (slot.free + 1).min(slot.facts.slots(slot_kind)));
     }
 
     /// A node is gone.
@@ -200,7 +200,7 @@ impl Matchmaker {
             if let Some(demand) = self.demands.get_mut(&no) {
                 exchange(&mut demand.idle, before, now);
             }
-            self.show(no);
+            self.update_possible(no);
         }
         let idle = self.idle_by_group.entry(group.clone()).or_default();
         exchange(idle, before, now);
@@ -247,7 +247,7 @@ impl Matchmaker {
 
     fn suits(&self, facts: &NodeFacts, demand: &Demand) -> bool {
         #[cfg(test)]
-        self.looks.set(self.looks.get() + 1);
+        self.examined.set(self.examined.get() + 1);
         facts.in_group(demand.node_group.as_deref()) && facts.has_os(demand.os.as_deref())
     }
 
@@ -294,11 +294,11 @@ impl Matchmaker {
         if let Some(demand) = self.demands.get_mut(&no) {
             exchange(&mut demand.waiting, Some(before), now);
         }
-        self.show(no);
+        self.update_possible(no);
     }
 
     /// Updates the entry of a demand in the list of those that can be served.
-    fn show(&mut self, no: DemandNo) {
+    fn update_possible(&mut self, no: DemandNo) {
         let Some(demand) = self.demands.get_mut(&no) else { return };
         let now = if demand.waiting.is_empty() { None } else { demand.idle.first().copied() };
         let before = std::mem::replace(&mut demand.possible, now);
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn priority_first_then_fairly() {
-        let mut m = Matchmaker::new(Room::Block);
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "default", "linux"), 100, true);
         m.run_ready(run(1), 0, 50, None, None);
         m.run_ready(run(2), 0, 50, None, None);
@@ -377,8 +377,8 @@ mod tests {
     }
 
     #[test]
-    fn the_emptiest_node_first_and_never_more_than_it_has_room_for() {
-        let mut m = Matchmaker::new(Room::Block);
+    fn the_node_with_the_most_free_slots_comes_first_and_gets_no_more_than_it_has() {
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "a", "linux"), 1, true);
         m.node_changed(facts(2, "a", "linux"), 3, true);
         m.node_changed(facts(3, "a", "linux"), 9, false);
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn group_and_system_are_asked_for_without_case() {
-        let mut m = Matchmaker::new(Room::Block);
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "vps_redial", "Debian Linux 12"), 5, true);
         m.run_ready(run(1), 9, 5, Some("InHouse"), None);
         m.run_ready(run(2), 5, 5, None, Some("windows"));
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_block_that_failed_at_a_node_goes_to_another() {
-        let mut m = Matchmaker::new(Room::Block);
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "a", "linux"), 5, true);
         m.run_ready(run(1), 0, 0, Some("a"), None);
         let node = |n: u128| NodeId(Uuid::from_u128(n));
@@ -419,8 +419,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_gets_nothing() {
-        let mut m = Matchmaker::new(Room::Block);
+    fn a_run_or_node_that_is_gone_gets_nothing() {
+        let mut m = Matchmaker::new(SlotKind::Block);
         m.node_changed(facts(1, "a", "linux"), 5, true);
         m.run_ready(run(1), 0, 5, None, None);
         m.run_gone(run(1));

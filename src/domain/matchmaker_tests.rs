@@ -51,11 +51,11 @@ impl Plain {
 
     fn run_ready(&mut self, identity: Identity, priority: i32, ready: usize, node_group: Option<&'static str>, os: Option<&'static str>) {
         let minus_priority = -i64::from(priority);
-        let level = self.waiting().iter().find(|key| key.minus_priority == minus_priority).map_or(0, |key| key.served);
-        let key = RunKey { minus_priority, served: level, identity };
+        let least_served = self.waiting().iter().find(|key| key.minus_priority == minus_priority).map_or(0, |key| key.served);
+        let key = RunKey { minus_priority, served: least_served, identity };
         let slot = self.runs.entry(identity).or_insert(PlainRun { key, ready: 0, node_group, os });
         if slot.ready == 0 {
-            slot.key.served = slot.key.served.max(level);
+            slot.key.served = slot.key.served.max(least_served);
         }
         (slot.key.minus_priority, slot.ready) = (minus_priority, ready);
     }
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn it_grants_what_the_plain_rule_grants(steps in prop::collection::vec(step(), 1..80)) {
-        let (mut plain, mut quick) = (Plain::default(), Matchmaker::new(Room::Block));
+        let (mut plain, mut quick) = (Plain::default(), Matchmaker::new(SlotKind::Block));
         for step in steps {
             match step {
                 Step::Ready(r, priority, ready, group, os) => {
@@ -188,36 +188,36 @@ proptest! {
 fn the_work_of_an_event_does_not_grow_with_nodes_times_runs() {
     const NODES: u128 = 10_000;
     const RUNS: u128 = 64;
-    let mut m = Matchmaker::new(Room::Block);
+    let mut m = Matchmaker::new(SlotKind::Block);
     let groups: Vec<String> = (0..RUNS).map(|r| format!("group-{r}")).collect();
     for r in 0..RUNS {
         m.run_ready(run(r + 1), 0, 300, Some(&groups[r as usize]), None);
     }
     let most = |m: &mut Matchmaker, event: &mut dyn FnMut(&mut Matchmaker)| {
-        m.looks.set(0);
+        m.examined.set(0);
         event(m);
         while m.next_grant().is_some() {}
-        m.looks.get()
+        m.examined.get()
     };
     for n in 0..NODES {
-        let looks = most(&mut m, &mut |m| m.node_changed(facts(n + 1, "default", "linux"), 5, true));
-        assert!(looks <= 2, "a node that comes looks at {looks}");
+        let examined = most(&mut m, &mut |m| m.node_changed(facts(n + 1, "default", "linux"), 5, true));
+        assert!(examined <= 2, "a node that joins: {examined} are examined");
     }
     for r in 0..RUNS {
-        let looks = most(&mut m, &mut |m| m.run_ready(run(r + 1), 0, 299, Some(&groups[r as usize]), None));
-        assert!(looks <= 2, "a run that is renewed looks at {looks}");
-        let looks = most(&mut m, &mut |m| m.run_ready(run(1_000 + r), 0, 1, Some(&groups[r as usize]), None));
-        assert!(looks <= 2, "a run that comes looks at {looks}");
+        let examined = most(&mut m, &mut |m| m.run_ready(run(r + 1), 0, 299, Some(&groups[r as usize]), None));
+        assert!(examined <= 2, "a run that changes: {examined} are examined");
+        let examined = most(&mut m, &mut |m| m.run_ready(run(1_000 + r), 0, 1, Some(&groups[r as usize]), None));
+        assert!(examined <= 2, "a new run: {examined} are examined");
     }
     // A run without requirements is served at once; another run like it does not scan all nodes.
-    let looks = most(&mut m, &mut |m| m.run_ready(run(5_000), 0, 1, None, None));
-    assert!(looks <= NODES as u64 + 8, "the first run of its kind looks at each idle node once, and not at {looks}");
-    let looks = most(&mut m, &mut |m| m.run_ready(run(5_001), 0, 1, None, None));
-    assert!(looks <= 8, "the second looks at {looks}");
+    let examined = most(&mut m, &mut |m| m.run_ready(run(5_000), 0, 1, None, None));
+    assert!(examined <= NODES as u64 + 8, "the first run with its requirements: each idle node is examined once, and not {examined}");
+    let examined = most(&mut m, &mut |m| m.run_ready(run(5_001), 0, 1, None, None));
+    assert!(examined <= 8, "the second run: {examined} are examined");
     for n in 0..NODES {
-        let looks = most(&mut m, &mut |m| m.credit(node(n + 1)));
-        assert!(looks <= 4, "room at a node looks at {looks}");
-        let looks = most(&mut m, &mut |m| m.node_gone(node(n + 1)));
-        assert!(looks <= 4, "a node that goes looks at {looks}");
+        let examined = most(&mut m, &mut |m| m.credit(node(n + 1)));
+        assert!(examined <= 4, "a free slot at a node: {examined} are examined");
+        let examined = most(&mut m, &mut |m| m.node_gone(node(n + 1)));
+        assert!(examined <= 4, "a node that leaves: {examined} are examined");
     }
 }

@@ -76,7 +76,7 @@ impl Instance {
 
 /// The kinds of slots of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Room {
+pub enum SlotKind {
     /// A slot for a block.
     Block,
     /// A slot for a block of a paced site: there are many, because such a block mostly waits.
@@ -86,10 +86,10 @@ pub enum Room {
 impl NodeFacts {
     /// The number of its slots of this kind.
     #[must_use]
-    pub fn room(&self, room: Room) -> u32 {
-        match room {
-            Room::Block => self.max_process_count,
-            Room::Site => self.max_sites.unwrap_or(self.max_process_count),
+    pub fn slots(&self, kind: SlotKind) -> u32 {
+        match kind {
+            SlotKind::Block => self.max_process_count,
+            SlotKind::Site => self.max_sites.unwrap_or(self.max_process_count),
         }
     }
 

@@ -203,7 +203,7 @@ pub struct WorkerRecord {
 impl WorkerRecord {
     /// Why it gets no new work, for people; `None`: it gets work.
     #[must_use]
-    pub fn barred(&self) -> Option<String> {
+    pub fn disabled(&self) -> Option<String> {
         let why = self.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         (!self.state.is_open()).then(|| format!("it is {} by an operator{why}", self.state.name()))
     }

@@ -97,8 +97,7 @@ impl Service {
     /// # Errors
     /// The channel does not exist. A failed delivery is not an error but part of the answer.
     pub async fn test_channel(&self, id: ChannelId) -> Result<AlertTestOutput, Problem> {
-        let alerts = self.context.addresses.alerts().ok_or_else(|| Problem::busy("the alert sender is restarting; retry later"))?;
-        alerts.test(id).wait().await
+        self.context.alert_sender.test(id).wait().await
     }
 
     /// Events and their deliveries, the newest first.

@@ -132,7 +132,7 @@ impl Service {
             }
         }
         for worker in workers {
-            self.look_up(worker).await;
+            self.reload_worker(worker).await;
         }
         self.group(&group.id).await
     }

@@ -112,8 +112,8 @@ impl Service {
         // In its own task: if the caller disconnects, the job is still created, and the scheduler must receive it.
         actix::spawn(async move {
             let written = context.store.write(InsertJob { job: job.clone(), next_at }).await;
-            if let (Ok(()), Some(scheduler)) = (&written, context.scheduler()) {
-                scheduler.planned(job.id, next_at);
+            if written.is_ok() {
+                context.scheduler.planned(job.id, next_at);
             }
             stored.send(written.map_err(|error| conflict(&error, &job)).map(|()| output(job, &StoredPlan { state, next_at })));
         });

@@ -10,7 +10,7 @@ use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{Answer, Plan, Recorded, Schedule, Sight, explain, explain_unrecorded};
 use crate::domain::time::Timestamp;
-use crate::domain::worker_pool::Ask;
+use crate::domain::worker_pool::WorkerRequest;
 use crate::protocol::api::RunOutput;
 use crate::protocol::management::WhyOutput;
 use crate::protocol::problem::Problem;
@@ -182,17 +182,17 @@ impl Service {
         let stored = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let mut run = stored.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
         let mut worker = None;
-        let (mut parts, mut refusals) = (Vec::new(), Vec::new());
+        let (mut parts, mut obstacles) = (Vec::new(), Vec::new());
         if !run.state.is_final() {
-            let (now, wish);
-            (now, parts, wish) = self.asked(&run).await;
+            let (now, request);
+            (now, parts, request) = self.state_of(&run).await;
             if let Some(now) = now {
                 // The state of its actor is newer than its row.
                 (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
                 (run.start_time, worker) = (now.start_time, now.worker_id);
             }
-            if let (Some(ask), Some(allocator)) = (wish, self.context.allocator()) {
-                refusals = allocator.explain(ask).wait().await.unwrap_or_default();
+            if let Some(request) = request {
+                obstacles = self.context.allocator.explain(request).wait().await.unwrap_or_default();
             }
         }
         let open = self.context.store.read(OpenRunsOf(vec![run.job_id])).await.map_err(|e| problem_of(&e))?;
@@ -204,7 +204,7 @@ impl Service {
             worker,
             watched: &watched,
             parts: &parts,
-            refusals: &refusals,
+            obstacles: &obstacles,
             now: Timestamp::now(),
         });
         Ok(output(identity.to_string(), answer, Some(identity)))
@@ -213,10 +213,10 @@ impl Service {
 
 impl Service {
     /// The state from the actor of a run: the run, its instances, and the request of the first instance that has no worker.
-    async fn asked(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<Ask>>) {
+    async fn state_of(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<WorkerRequest>>) {
         match self.context.addresses.others.get(run.identity) {
             Some(AtWork::Task(task)) => match task.explain().wait().await {
-                Ok(TaskDescription { output, parts, wish }) => (Some(output), parts, wish),
+                Ok(TaskDescription { output, parts, request }) => (Some(output), parts, request),
                 Err(_) => (None, Vec::new(), None),
             },
             Some(AtWork::Application(_)) => {
@@ -226,9 +226,9 @@ impl Service {
             }
             _ => {
                 let now = self.described(run.identity).await;
-                let is_asking = run.kind == JobKind::Block && now.as_ref().is_none_or(|now| now.worker_id.is_none());
-                let wish = || Box::new(Ask::of_run(run, run.class_name.as_str().into(), Arc::clone(&run.queue.workers)));
-                (now, Vec::new(), is_asking.then(wish))
+                let needs_worker = run.kind == JobKind::Block && now.as_ref().is_none_or(|now| now.worker_id.is_none());
+                let request = || Box::new(WorkerRequest::of_run(run, run.class_name.as_str().into(), Arc::clone(&run.queue.workers)));
+                (now, Vec::new(), needs_worker.then(request))
             }
         }
     }

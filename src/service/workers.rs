@@ -65,7 +65,7 @@ impl Service {
             Some(asked) => WorkerOutput {
                 number,
                 update_by,
-                record: WorkerRecord { last_seen: asked.last_heard, ..record },
+                record: WorkerRecord { last_seen: asked.last_message, ..record },
                 is_online: true,
                 has_socket: asked.has_socket,
                 tasks: asked.tasks,
@@ -135,7 +135,7 @@ impl Service {
         actix::spawn(async move {
             let written = context.store.write(OrderWorker { worker: id, order, reason, by, now: Timestamp::now() }).await;
             if let (Ok(record), Some(worker)) = (&written, context.addresses.workers.get(id)) {
-                worker.control(record.clone());
+                worker.set_admin_state(record.clone());
             }
             stored.send(written.map_err(|error| match error {
                 StoreError::NotFound => unknown(id),

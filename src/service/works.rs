@@ -40,7 +40,7 @@ impl Service {
             self.order_worker(id, WorkerOrder::Disable, None, by.clone()).await?;
         }
         if class_names.is_empty() {
-            self.look_up(id).await;
+            self.reload_worker(id).await;
         } else {
             let input = WorkerInput { worker_id: None, class_names, runs: Vec::new(), tasks: Vec::new(), worker: facts };
             self.register_worker(id, input, by.clone()).await?;
@@ -58,10 +58,10 @@ impl Service {
     }
 
     /// Makes a connected worker use its stored identity for the assignment of tasks.
-    pub(super) async fn look_up(&self, id: WorkerId) {
+    pub(super) async fn reload_worker(&self, id: WorkerId) {
         if let Some(worker) = self.worker_handle(id) {
             // If its actor ends during this call, the next one starts from the stored record.
-            drop(worker.look_up().wait().await);
+            drop(worker.reload_record().wait().await);
         }
     }
 }

@@ -125,7 +125,7 @@ fn a_worker_that_does_not_come_is_a_visible_failure() {
         let waiting = api.job("waiting", "it.Nobody", &json!({ "WorkerJob": "failing", "WorkerWait": "1000" })).await;
         let run = over(&api, &api.trigger(&waiting).await).await;
         assert_eq!(run["state"], "failed", "{run}");
-        assert!(run["reason"].as_str().expect("a reason").contains("1000 ms after the job `failing` was called for one"), "{run}");
+        assert!(run["reason"].as_str().expect("a reason").contains("1000 ms after the job `failing` was requested to start one"), "{run}");
         assert_eq!(runs_of(&api, &failing).await.len(), 1, "it was asked once");
         for (key, value) in [("WorkerWait", "0".to_owned()), ("WorkerWait", "soon".to_owned()), ("WorkerJob", "x".repeat(300))] {
             let properties = json!({ "FullClassName": "it.Nobody", "WorkerJob": "failing", key: value });

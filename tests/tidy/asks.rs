@@ -9,7 +9,7 @@ const RANKS: [&[&str]; 4] = [
     &["service"],
     &["job"],
     &["run_shell", "run", "task", "application", "callback"],
-    &["registry", "dispatcher", "scheduler", "allocator", "node", "worker", "alerts", "janitor", "recorder"],
+    &["registry", "placement", "scheduler", "node", "worker", "alerts", "janitor", "recorder"],
 ];
 /// What the context asks of runs for others.
 const OF_RUNS: [&str; 3] = ["at_work", "run_at_work", "stop_run"];
@@ -88,7 +88,7 @@ fn asks(file: &File, questions: &Questions) -> Vec<String> {
 fn an_actor_waits_only_for_what_is_below_it() {
     let files = sources();
     let questions = questions(&files);
-    for (name, ranks) in [("trigger", vec![1]), ("start_run", vec![3]), ("stop", vec![2]), ("list", vec![3])] {
+    for (name, ranks) in [("trigger", vec![1]), ("start_run", vec![3]), ("stop", vec![2]), ("list_workers", vec![3])] {
         let mut found = questions.get(name).cloned().unwrap_or_default();
         found.sort_unstable();
         assert!(found.starts_with(&ranks), "{name}: {found:?}");

@@ -2,7 +2,7 @@
 
 use super::AlertActor;
 use crate::actors::reply::{Answer, Reply, reply};
-use crate::actors::supervision::Link;
+use crate::actors::supervision::CurrentLink;
 use crate::domain::ids::ChannelId;
 use crate::protocol::alerts::AlertTestOutput;
 use actix::Message;
@@ -18,8 +18,8 @@ pub struct TestChannel {
 }
 
 /// Handle to the alert sender for other modules.
-#[derive(Debug, Clone)]
-pub struct AlertsHandle(pub(in crate::actors) Link<AlertActor>);
+#[derive(Debug, Clone, Default)]
+pub struct AlertsHandle(pub(in crate::actors) CurrentLink<AlertActor>);
 
 impl AlertsHandle {
     /// See [`TestChannel`].

@@ -8,7 +8,7 @@ use serde_json::json;
 impl ApplicationActor {
     /// The number of requested and reserved nodes, and how their programs ended.
     pub(super) fn result(&self) -> String {
-        let ends = self.kind.machine.as_ref().map_or(&[][..], |life| life.instances());
+        let ends = self.kind.machine.as_ref().map_or(&[][..], |machine| machine.instances());
         let ended = |state| ends.iter().filter(|instance| instance.phase == Phase::Over(state)).count();
         let mut out = json!({
             "attempt": self.run.attempt,

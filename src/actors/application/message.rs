@@ -33,7 +33,7 @@ pub enum ProgramEvent {
         /// The node.
         node: NodeId,
         /// Time of its last message.
-        last_heard: Timestamp,
+        last_message: Timestamp,
     },
     /// From the fleet: a node fits the run, which waits for one.
     NodeFits,

@@ -109,7 +109,7 @@ impl Application {
         let (machine, effects) = StateMachine::restore(stored.collect(), self.rules(context, run), began, stop, now);
         for (nth, instance) in machine.instances().iter().enumerate() {
             if !matches!(instance.phase, Phase::Over(_)) {
-                context.fleet.take(instance.node, program(run, nth));
+                context.fleet.reserve(instance.node, program(run, nth));
             }
         }
         (self.machine, self.first) = (Some(machine), effects);
@@ -132,7 +132,7 @@ impl ApplicationActor {
 
     /// Begins the attempt: chooses nodes and stores the placement.
     fn place(&mut self, ctx: &mut Ctx<Application>) {
-        if self.life.is_ending() || self.kind.is_placing || self.kind.machine.is_some() {
+        if self.lifecycle.is_ending() || self.kind.is_placing || self.kind.machine.is_some() {
             return;
         }
         let Some(settings) = self.kind.settings.clone() else {
@@ -158,7 +158,7 @@ impl ApplicationActor {
             return;
         }
         if chosen.is_partial() && self.waits_for_nodes(&chosen) {
-            self.context.fleet.leave(self.run.identity);
+            self.context.fleet.release_all(self.run.identity);
             self.run.reason = remark.map(|remark| format!("waits for nodes that are about to connect: {remark}"));
             self.kind.look = Some(ctx.run_later(LOOK_AGAIN, Self::place));
             return;
@@ -228,7 +228,7 @@ impl ApplicationActor {
             Phase::Ordered | Phase::Accepted => (RunState::Scheduled, false),
         };
         if is_over {
-            self.context.fleet.give_back(instance.node, self.program(nth));
+            self.context.fleet.release(instance.node, self.program(nth));
         } else if state == RunState::Running {
             self.run.state = RunState::Running;
         }
@@ -343,7 +343,7 @@ impl Kind for Application {
             ProgramEvent::Reported { node, report } => run.reported(node, &report, ctx),
             ProgramEvent::Output { node, output } => run.keep_output(node, output, ctx),
             ProgramEvent::Listed { node, programs } => run.listed(node, programs, ctx),
-            ProgramEvent::NodeLost { node, last_heard } => run.happens(Event::NodeGone(node, last_heard), ctx),
+            ProgramEvent::NodeLost { node, last_message } => run.happens(Event::NodeGone(node, last_message), ctx),
             ProgramEvent::NodeFits => run.place(ctx),
         }
     }
@@ -363,7 +363,7 @@ impl Kind for Application {
 
     fn output(run: &RunShell<Self>) -> RunOutput {
         let output = stored_output(&run.run);
-        let settings = run.kind.settings.as_deref().filter(|_| run.kind.waits_for_node && !run.life.is_ending());
+        let settings = run.kind.settings.as_deref().filter(|_| run.kind.waits_for_node && !run.lifecycle.is_ending());
         // Nodes that do not fit come and go while the run waits.
         let remark = settings.and_then(|settings| run.context.fleet.preview(settings).remark());
         RunOutput { reason: remark.map(|remark| waits(&remark)).or(output.reason.clone()), ..output }

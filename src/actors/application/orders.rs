@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 impl ApplicationActor {
     /// Sends a message to the node of an instance. Lost messages are repeated.
     pub(super) fn send(&self, nth: usize, message: &ToNode) {
-        if let Some(instance) = self.kind.machine.as_ref().and_then(|life| life.instances().get(nth)) {
+        if let Some(instance) = self.kind.machine.as_ref().and_then(|machine| machine.instances().get(nth)) {
             self.tell_node(instance.node, message);
         }
     }
@@ -37,11 +37,11 @@ impl ApplicationActor {
 
     /// Sends each node the programs that it should have, so that it reports which of them it has.
     pub(super) fn remind(&self) {
-        let Some(life) = &self.kind.machine else { return };
+        let Some(machine) = &self.kind.machine else { return };
         let mut expected: BTreeMap<NodeId, Vec<ProgramRef>> = BTreeMap::new();
-        for (nth, instance) in life.instances().iter().enumerate() {
+        for (nth, instance) in machine.instances().iter().enumerate() {
             let programs = expected.entry(instance.node).or_default();
-            if !self.life.is_ending() && !matches!(instance.phase, Phase::Over(_)) {
+            if !self.lifecycle.is_ending() && !matches!(instance.phase, Phase::Over(_)) {
                 programs.push(self.program(nth));
             }
         }

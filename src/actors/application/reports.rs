@@ -26,7 +26,7 @@ impl ApplicationActor {
     }
 
     fn is_over(&self, nth: usize) -> bool {
-        self.kind.machine.as_ref().is_some_and(|life| matches!(life.instances()[nth].phase, Phase::Over(_)))
+        self.kind.machine.as_ref().is_some_and(|machine| matches!(machine.instances()[nth].phase, Phase::Over(_)))
     }
 
     pub(super) fn reported(&mut self, node: NodeId, report: &ProgramReport, ctx: &mut Ctx<Application>) {
@@ -63,7 +63,7 @@ impl ApplicationActor {
     }
 
     pub(super) fn listed(&mut self, node: NodeId, programs: Vec<ProgramRef>, ctx: &mut Ctx<Application>) {
-        if self.life.is_ending() || self.kind.is_placing {
+        if self.lifecycle.is_ending() || self.kind.is_placing {
             return;
         }
         let mut listed = Vec::with_capacity(programs.len());

@@ -53,7 +53,7 @@ impl CallbackActor {
     }
 
     fn send(&mut self, slot: Slot, is_first: bool, ctx: &mut Ctx<Callback>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return;
         }
         crate::fault::point("callback.send");
@@ -74,7 +74,7 @@ impl CallbackActor {
     }
 
     fn answered(&mut self, attempt: Attempt, ctx: &mut Ctx<Callback>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return;
         }
         self.kind.result = Some(attempt.result(self.run.attempt));

@@ -73,9 +73,7 @@ impl LoadedJob {
         // In all cases, read the state of the job again.
         let open = self.known.take().map(|known| known.open.all()).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
-        if let Some(scheduler) = self.context.scheduler() {
-            scheduler.planned(self.id, next_at);
-        }
+        self.context.scheduler.planned(self.id, next_at);
         if alarm {
             self.context.alarm();
         }

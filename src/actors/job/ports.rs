@@ -195,8 +195,8 @@ impl JobPorts for LoadedJob {
     }
 
     fn announce(&mut self, at_its_time: bool) {
-        if let (Some(scheduler), Some(known)) = (self.context.scheduler(), &self.known) {
-            let at = known.core.notify_at(Timestamp::now());
+        if let Some(known) = &self.known {
+            let (scheduler, at) = (&self.context.scheduler, known.core.notify_at(Timestamp::now()));
             if at_its_time || !known.core.may_be_ahead { scheduler.planned_not_before(self.id, at) } else { scheduler.planned(self.id, at) }
         }
     }

@@ -1,10 +1,9 @@
 //! Sends blocks to a node and releases them.
 
 use super::{BlockDone, Held, Holds, NodeActor, SendBlock};
-use crate::actors::dispatcher::NodePermit;
 use crate::actors::session_sender::Frame;
 use crate::domain::ids::BlockId;
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, ToNode};
 use crate::protocol::zstd_frame;
@@ -16,25 +15,22 @@ impl NodeActor {
     pub(super) fn leaves_slot(&mut self, block_id: BlockId, attempt: u32) {
         if let Some(held) = self.held.get_mut(&block_id).filter(|held| held.attempt == attempt && !held.waits) {
             held.waits = true;
-            let room = held.room;
-            self.credit(room);
+            let slot_kind = held.slot_kind;
+            self.credit(slot_kind);
         }
     }
 
     /// Releases a block: the node has one more free slot.
     pub(super) fn release(&mut self, block_id: BlockId) {
         if let Some(held) = self.held.remove(&block_id).filter(|held| !held.waits) {
-            self.credit(held.room);
+            self.credit(held.slot_kind);
         }
     }
 
-    fn credit(&self, room: Room) {
+    fn credit(&self, slot_kind: SlotKind) {
         // After a reconnect, a node can hold more blocks than its limit; then it gets no credit until it is below the limit.
-        if self.free(room) > 0
-            && self.sender.is_some()
-            && let Some(dispatcher) = self.context.dispatcher()
-        {
-            dispatcher.credit(self.id(), room);
+        if self.free(slot_kind) > 0 && self.sender.is_some() {
+            self.context.dispatcher.credit(self.id(), slot_kind);
         }
     }
 }
@@ -55,16 +51,16 @@ impl Handler<SendBlock> for NodeActor {
     fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
         let _timed = self.guard.timed("node.send_block");
         // Release the same kind of slot that was reserved.
-        let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
-        let before = self.held.get(&m.block.block_id).map(|held| held.room);
-        let room = m.permit.as_ref().map(NodePermit::room).or(before).unwrap_or(usual);
+        let usual = if m.block.pace.is_some() { SlotKind::Site } else { SlotKind::Block };
+        let before = self.held.get(&m.block.block_id).map(|held| held.slot_kind);
+        let slot_kind = m.permit.as_ref().map(|permit| permit.slot().kind).or(before).unwrap_or(usual);
         let sent_as = if self.sender.is_some() { self.sent + 1 } else { 0 };
         let (block_id, held) =
-            (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room, waits: false, sent_as });
+            (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, slot_kind, waits: false, sent_as });
         if self.held.insert(block_id, held).is_none()
             && let Some(permit) = m.permit
         {
-            permit.taken();
+            permit.keep();
         }
         let Some(sender) = &self.sender else {
             // A node in polling mode gets the block with its next call. A node whose session closed reports in its first
@@ -92,9 +88,9 @@ impl Handler<Holds> for NodeActor {
         let _timed = self.guard.timed("node.holds");
         let known = self.held.get(&m.block_id).filter(|held| held.attempt == m.attempt);
         let (waits, sent_as) = known.map_or((false, 0), |held| (held.waits, held.sent_as));
-        let held = Held { identity: m.identity, attempt: m.attempt, room: m.room, waits, sent_as };
+        let held = Held { identity: m.identity, attempt: m.attempt, slot_kind: m.slot_kind, waits, sent_as };
         let before = self.held.insert(m.block_id, held);
-        if before.is_some_and(|before| before.room != m.room) {
+        if before.is_some_and(|before| before.slot_kind != m.slot_kind) {
             // The dispatcher reserved a slot of the other kind and would never get it back.
             self.announce(ctx);
         }
@@ -105,7 +101,7 @@ impl Handler<BlockDone> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: BlockDone, _: &mut Self::Context) {
         let _timed = self.guard.timed("node.block_done");
-        if m.tell {
+        if m.notify_node {
             self.send(&ToNode::Drop { block_id: m.block_id, attempt: m.attempt });
         }
         if self.held.get(&m.block_id).is_some_and(|held| held.attempt <= m.attempt) {

@@ -1,10 +1,10 @@
 //! Heartbeats: the state that a node reports.
 
-use super::{Beat, Held, NodeActor, PullBeat};
-use crate::actors::dispatcher::PullBlock;
+use super::{Held, NodeActor, NodeHeartbeat, PullWithHeartbeat};
+use crate::actors::placement::dispatcher::PullBlock;
 use crate::actors::run::NodeHolds;
 use crate::domain::ids::{BlockId, Identity};
-use crate::domain::node::{NodeLoad, Room};
+use crate::domain::node::{NodeLoad, SlotKind};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Heartbeat, Holding};
 use crate::store::AddNodeStatus;
@@ -13,13 +13,13 @@ use std::collections::{HashMap, HashSet};
 
 /// A block that a node lists.
 fn held(block: &Holding) -> Held {
-    Held { identity: block.identity, attempt: block.attempt, room: Room::Block, waits: block.waits, sent_as: 0 }
+    Held { identity: block.identity, attempt: block.attempt, slot_kind: SlotKind::Block, waits: block.waits, sent_as: 0 }
 }
 
 impl NodeActor {
-    fn heard(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
+    fn heartbeat_received(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
         let (now, steady) = (Timestamp::now(), Timestamp::steady());
-        (self.last_heard, self.last_seen) = (steady, now);
+        (self.last_message, self.last_seen) = (steady, now);
         let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
         self.load = Some(load);
         if self.stored.is_none_or(|(stored, at)| load.is_news(&stored, steady.since_ms(at))) {
@@ -31,10 +31,10 @@ impl NodeActor {
             self.compare(holding, heartbeat.received);
         }
         self.compare_programs(heartbeat.programs.as_deref());
-        self.say_wanted();
-        self.show();
-        if !self.greeted {
-            self.greeted = true;
+        self.send_requested_work();
+        self.publish();
+        if !self.has_listed_blocks {
+            self.has_listed_blocks = true;
             self.announce(ctx);
         }
     }
@@ -59,7 +59,7 @@ impl NodeActor {
             }
             if let Some(seq) = block.block_id.seq_in(block.identity) {
                 by_run.entry(block.identity).or_insert_with(|| nothing.clone()).blocks.push((seq, block.attempt));
-                if !self.greeted {
+                if !self.has_listed_blocks {
                     // Blocks that the node already has use slots at once, before their run answers; it rejects those that are not valid.
                     self.held.entry(block.block_id).or_insert(held(block));
                 }
@@ -87,28 +87,27 @@ impl NodeActor {
     }
 }
 
-impl Handler<Beat> for NodeActor {
+impl Handler<NodeHeartbeat> for NodeActor {
     type Result = ();
-    fn handle(&mut self, Beat(heartbeat): Beat, ctx: &mut Self::Context) {
+    fn handle(&mut self, NodeHeartbeat(heartbeat): NodeHeartbeat, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.beat");
-        self.heard(&heartbeat, ctx);
+        self.heartbeat_received(&heartbeat, ctx);
     }
 }
 
-impl Handler<PullBeat> for NodeActor {
+impl Handler<PullWithHeartbeat> for NodeActor {
     type Result = ();
-    fn handle(&mut self, m: PullBeat, ctx: &mut Self::Context) {
+    fn handle(&mut self, m: PullWithHeartbeat, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.pull");
-        self.heard(&m.heartbeat, ctx);
+        self.heartbeat_received(&m.heartbeat, ctx);
         if let Some(block) = self.undelivered.take().filter(|block| self.held.contains_key(&block.block_id)) {
             return m.reply.send(Ok(Some(block)));
         }
-        let full = self.free(Room::Block) == 0 || self.free(Room::Site) == 0;
-        match self.context.dispatcher() {
-            Some(dispatcher) if self.enabled && !full => {
-                dispatcher.pull(PullBlock { facts: self.facts.clone(), node: self.link(ctx), without: m.without, reply: m.reply });
-            }
-            _ => m.reply.send(Ok(None)),
+        let full = self.free(SlotKind::Block) == 0 || self.free(SlotKind::Site) == 0;
+        if full || !self.enabled {
+            return m.reply.send(Ok(None));
         }
+        let (facts, node) = (self.facts.clone(), self.link(ctx));
+        self.context.dispatcher.pull(PullBlock { facts, node, without: m.without, reply: m.reply });
     }
 }

@@ -1,12 +1,12 @@
 //! Messages to the actor of a node, and its handle.
 
 use super::NodeActor;
-use crate::actors::dispatcher::NodePermit;
+use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::session_sender::{Frame, SessionSender};
 use crate::actors::supervision::Link;
 use crate::domain::ids::{BlockId, Identity};
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, Room};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, SlotKind};
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
@@ -34,12 +34,12 @@ pub struct SessionClosed(pub u64);
 /// From a session or the HTTP transport: a heartbeat with the blocks that the node holds.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Beat(pub Heartbeat);
+pub struct NodeHeartbeat(pub Heartbeat);
 
 /// From the HTTP transport: a heartbeat of a node without a socket that requests a block.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct PullBeat {
+pub struct PullWithHeartbeat {
     /// The state of the node.
     pub heartbeat: Heartbeat,
     /// Runs whose blocks the node does not accept.
@@ -59,7 +59,7 @@ pub struct SendBlock {
     /// The length of the requests after decompression, in bytes.
     pub raw_length: u32,
     /// The permit that the block uses; `None` if the block is sent again.
-    pub permit: Option<NodePermit>,
+    pub permit: Option<Permit<NodeSlot>>,
 }
 
 /// From a run: the node holds a block of this run. The node pulled it, or held it when the run was rebuilt.
@@ -73,10 +73,10 @@ pub struct Holds {
     /// The dispatch attempt.
     pub attempt: u32,
     /// The kind of slot that the block uses.
-    pub room: Room,
+    pub slot_kind: SlotKind,
 }
 
-/// From a run: the node's work on a block is over. With `tell`, the actor sends the node a `Drop`.
+/// From a run: the node's work on a block is over. With `notify_node`, the actor sends the node a `Drop`.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct BlockDone {
@@ -84,8 +84,8 @@ pub struct BlockDone {
     pub block_id: BlockId,
     /// The dispatch attempt.
     pub attempt: u32,
-    /// The run does not wait for the results.
-    pub tell: bool,
+    /// The run does not wait for results any more, so the node must drop the block.
+    pub notify_node: bool,
 }
 
 /// From the service: the operator's settings for the node, already stored.
@@ -111,12 +111,12 @@ pub struct ExpectPrograms {
 /// From a session: the states of programs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct ProgramsCame(pub Vec<ProgramReport>);
+pub struct ProgramsReported(pub Vec<ProgramReport>);
 
 /// From a session: output of a program.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct OutputCame(pub ProgramOutput);
+pub struct OutputReceived(pub ProgramOutput);
 
 /// From the registry: the dispatcher was rebuilt and needs all nodes again.
 #[derive(Debug, Message)]
@@ -126,7 +126,7 @@ pub struct Reannounce;
 /// From the registry: the broker shuts down; notify the node.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct HangUp(pub String);
+pub struct Disconnect(pub String);
 
 /// From the service: the current state of the node.
 #[derive(Debug, Message)]
@@ -163,15 +163,15 @@ impl NodeHandle {
     pub fn session_closed(&self, number: u64) {
         self.0.tell(SessionClosed(number));
     }
-    /// See [`Beat`].
-    pub fn beat(&self, heartbeat: Heartbeat) {
-        self.0.tell(Beat(heartbeat));
+    /// See [`NodeHeartbeat`].
+    pub fn heartbeat(&self, heartbeat: Heartbeat) {
+        self.0.tell(NodeHeartbeat(heartbeat));
     }
-    /// See [`PullBeat`].
+    /// See [`PullWithHeartbeat`].
     #[must_use]
     pub fn pull(&self, heartbeat: Heartbeat, without: Vec<Identity>) -> Answer<Option<Block>> {
         let (reply, answer) = reply();
-        self.0.tell(PullBeat { heartbeat, without, reply });
+        self.0.tell(PullWithHeartbeat { heartbeat, without, reply });
         answer
     }
     /// See [`SendBlock`].
@@ -183,8 +183,8 @@ impl NodeHandle {
         self.0.tell(message);
     }
     /// See [`BlockDone`].
-    pub fn block_done(&self, block_id: BlockId, attempt: u32, tell: bool) {
-        self.0.tell(BlockDone { block_id, attempt, tell });
+    pub fn block_done(&self, block_id: BlockId, attempt: u32, notify_node: bool) {
+        self.0.tell(BlockDone { block_id, attempt, notify_node });
     }
     /// See [`SetWork`].
     pub fn set_work(&self, record: NodeRecord) {
@@ -198,21 +198,21 @@ impl NodeHandle {
     pub fn expect_programs(&self, identity: Identity, programs: Vec<ProgramRef>) {
         self.0.tell(ExpectPrograms { identity, programs });
     }
-    /// See [`ProgramsCame`].
+    /// See [`ProgramsReported`].
     pub fn programs(&self, reports: Vec<ProgramReport>) {
-        self.0.tell(ProgramsCame(reports));
+        self.0.tell(ProgramsReported(reports));
     }
-    /// See [`OutputCame`].
+    /// See [`OutputReceived`].
     pub fn output(&self, output: ProgramOutput) {
-        self.0.tell(OutputCame(output));
+        self.0.tell(OutputReceived(output));
     }
     /// See [`Reannounce`].
     pub fn reannounce(&self) {
         self.0.tell(Reannounce);
     }
-    /// See [`HangUp`].
-    pub fn hang_up(&self, why: &str) {
-        self.0.tell(HangUp(why.to_owned()));
+    /// See [`Disconnect`].
+    pub fn disconnect(&self, why: &str) {
+        self.0.tell(Disconnect(why.to_owned()));
     }
     /// See [`DescribeNode`].
     #[must_use]

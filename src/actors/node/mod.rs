@@ -10,19 +10,19 @@ mod owners;
 mod programs;
 
 pub use message::{
-    Beat, BlockDone, Command, DescribeNode, ExpectPrograms, HangUp, Holds, NodeDescription, NodeHandle, OutputCame, ProgramsCame, PullBeat,
-    Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
+    BlockDone, Command, DescribeNode, Disconnect, ExpectPrograms, Holds, NodeDescription, NodeHandle, NodeHeartbeat, OutputReceived,
+    ProgramsReported, PullWithHeartbeat, Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
 };
 
 pub use blocks::with_requests;
 pub use owners::NodeOwners;
 
 use super::context::BrokerContext;
-use super::dispatcher::NodeOpen;
+use super::placement::dispatcher::NodeChanged;
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::{BlockId, Identity, NodeId};
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork, Room};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork, SlotKind};
 use crate::domain::time::Timestamp;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::frame;
@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long a node that has just connected may take to report the blocks it holds before it receives more.
-const FIRST_BEAT: Duration = Duration::from_millis(500);
+const FIRST_HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -44,19 +44,19 @@ pub struct NodeActor {
     /// The node may receive work.
     enabled: bool,
     /// What else an operator requested (drain or leave) and the reason.
-    wanted: Option<(NodeWork, String)>,
+    requested_work: Option<(NodeWork, String)>,
     sender: Option<SessionSender>,
     binary: bool,
     load: Option<NodeLoad>,
     /// The last load that was stored, and when.
     stored: Option<(NodeLoad, Timestamp)>,
-    last_heard: Timestamp,
+    last_message: Timestamp,
     /// Same, by the wall clock.
     last_seen: Timestamp,
     /// Time at which the session closed.
     closed_at: Option<Timestamp>,
     /// The node reported the blocks it holds, or the time for that report has passed.
-    greeted: bool,
+    has_listed_blocks: bool,
     held: HashMap<BlockId, Held>,
     /// Number of blocks that were sent in the current session.
     sent: u64,
@@ -70,7 +70,7 @@ pub struct NodeActor {
 struct Held {
     identity: Identity,
     attempt: u32,
-    room: Room,
+    slot_kind: SlotKind,
     /// It only waits for slow answers, and takes no slot.
     waits: bool,
     /// Its place among the blocks that were sent in the current session, from 1; 0: it was sent before.
@@ -81,7 +81,7 @@ impl NodeActor {
     /// A node that has connected or called. `session` is `None` for a node without a socket.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, record: NodeRecord, session: Option<(SessionSender, bool)>) -> Self {
-        let (enabled, wanted) = (record.is_open(), wanted(&record));
+        let (enabled, requested_work) = (record.is_open(), requested_work(&record));
         let facts = record.facts;
         let (sender, binary) = session.map_or((None, false), |(sender, binary)| (Some(sender), binary));
         Self {
@@ -89,15 +89,15 @@ impl NodeActor {
             context,
             facts,
             enabled,
-            wanted,
+            requested_work,
             sender,
             binary,
             load: None,
             stored: None,
-            last_heard: Timestamp::steady(),
+            last_message: Timestamp::steady(),
             last_seen: Timestamp::now(),
             closed_at: None,
-            greeted: false,
+            has_listed_blocks: false,
             held: HashMap::new(),
             sent: 0,
             expected: HashMap::new(),
@@ -115,24 +115,29 @@ impl NodeActor {
     }
 
     /// Number of slots of this kind that blocks use.
-    fn used(&self, room: Room) -> u32 {
+    fn used(&self, slot_kind: SlotKind) -> u32 {
         // A node that does not report a site limit has one pool of slots for both kinds.
         let is_one = self.facts.max_sites.is_none();
-        self.held.values().filter(|held| !held.waits && (is_one || held.room == room)).count() as u32
+        self.held.values().filter(|held| !held.waits && (is_one || held.slot_kind == slot_kind)).count() as u32
     }
 
     /// Number of further blocks of this kind that the node can accept.
-    fn free(&self, room: Room) -> u32 {
-        self.facts.room(room).saturating_sub(self.used(room))
+    fn free(&self, slot_kind: SlotKind) -> u32 {
+        self.facts.slots(slot_kind).saturating_sub(self.used(slot_kind))
     }
 
     /// Sends the dispatcher the free slots of the node.
     fn announce(&self, ctx: &Context<Self>) {
-        let Some(dispatcher) = self.context.dispatcher() else { return };
-        let (free, free_sites) = (self.free(Room::Block), self.free(Room::Site));
-        let open = self.enabled && self.greeted && self.sender.is_some();
-        self.show();
-        dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, free_sites, open });
+        let (free, free_sites) = (self.free(SlotKind::Block), self.free(SlotKind::Site));
+        let accepts_blocks = self.enabled && self.has_listed_blocks && self.sender.is_some();
+        self.publish();
+        self.context.dispatcher.node_changed(NodeChanged {
+            facts: self.facts.clone(),
+            node: self.link(ctx),
+            free,
+            free_sites,
+            accepts_blocks,
+        });
     }
 
     fn send(&self, message: &ToNode) {
@@ -151,12 +156,12 @@ impl NodeActor {
             offline: times.node_offline,
             max_frame: crate::protocol::MAX_FRAME,
         });
-        self.say_wanted();
-        self.greeted = false;
+        self.send_requested_work();
+        self.has_listed_blocks = false;
         self.announce(ctx);
-        ctx.run_later(FIRST_BEAT, |this, ctx| {
-            if !this.greeted {
-                this.greeted = true;
+        ctx.run_later(FIRST_HEARTBEAT, |this, ctx| {
+            if !this.has_listed_blocks {
+                this.has_listed_blocks = true;
                 this.announce(ctx);
             }
         });
@@ -166,7 +171,7 @@ impl NodeActor {
     fn watch(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let times = self.context.times;
-        let silent = now.since_ms(self.last_heard) > times.node_offline as i64;
+        let silent = now.since_ms(self.last_message) > times.node_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
         if silent || closed {
             self.lost(if silent { "no heartbeat for too long" } else { "connection closed" }, ctx);
@@ -180,14 +185,12 @@ impl NodeActor {
                 run.node_lost(self.id(), block_id, held.attempt);
             }
         }
-        self.lose_programs();
+        self.programs_lost();
         if let Some(sender) = self.sender.take() {
             sender.send(message::close(why));
         }
-        if let Some(dispatcher) = self.context.dispatcher() {
-            dispatcher.node_gone(self.id());
-        }
-        self.context.registry().node_gone(self.id());
+        self.context.dispatcher.node_left(self.id());
+        self.context.registry().node_left(self.id());
         // Nothing waits for this write; a broker that starts ends all connections.
         let gone = NodeDisconnected { node: self.id(), reason: why.to_owned(), last_seen: self.last_seen, now: Timestamp::now() };
         drop(self.context.store.write(gone));
@@ -223,7 +226,7 @@ impl Handler<SessionOpened> for NodeActor {
         }
         self.binary = m.binary;
         self.closed_at = None;
-        (self.last_heard, self.last_seen) = (Timestamp::steady(), Timestamp::now());
+        (self.last_message, self.last_seen) = (Timestamp::steady(), Timestamp::now());
         self.welcome(ctx);
     }
 }
@@ -244,14 +247,14 @@ impl Handler<SetWork> for NodeActor {
     type Result = ();
     fn handle(&mut self, SetWork(record): SetWork, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.set_work");
-        (self.enabled, self.wanted) = (record.is_open(), wanted(&record));
-        self.say_wanted();
+        (self.enabled, self.requested_work) = (record.is_open(), requested_work(&record));
+        self.send_requested_work();
         self.announce(ctx);
     }
 }
 
 /// What an operator requested besides enabling or disabling the node.
-fn wanted(record: &NodeRecord) -> Option<(NodeWork, String)> {
+fn requested_work(record: &NodeRecord) -> Option<(NodeWork, String)> {
     let work = if record.is_leaving { NodeWork::Leaving } else { NodeWork::Draining };
     let reason = || record.reason.clone().unwrap_or_else(|| "requested by an operator".to_owned());
     (record.is_leaving || record.is_draining).then(|| (work, reason()))
@@ -265,11 +268,11 @@ impl Handler<Reannounce> for NodeActor {
     }
 }
 
-impl Handler<HangUp> for NodeActor {
+impl Handler<Disconnect> for NodeActor {
     type Result = ();
-    fn handle(&mut self, HangUp(why): HangUp, ctx: &mut Self::Context) {
+    fn handle(&mut self, Disconnect(why): Disconnect, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.hang_up");
-        self.context.fleet.forget(self.id());
+        self.context.fleet.remove_node(self.id());
         if let Some(sender) = self.sender.take() {
             sender.send(message::close(&why));
         }

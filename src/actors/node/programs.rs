@@ -1,11 +1,11 @@
 //! Programs on a node: passes messages between runs and programs. It keeps only the list of programs that runs expect.
 
-use super::{Command, ExpectPrograms, NodeActor, OutputCame, ProgramsCame};
+use super::{Command, ExpectPrograms, NodeActor, OutputReceived, ProgramsReported};
 use crate::actors::application::{ApplicationHandle, ProgramEvent};
 use crate::actors::run_shell::AtWork;
 use crate::domain::application::choice::Candidate;
 use crate::domain::ids::Identity;
-use crate::domain::node::{NodeWork, Room};
+use crate::domain::node::{NodeWork, SlotKind};
 use crate::protocol::application::{ProgramRef, ProgramState};
 use crate::protocol::node::ToNode;
 use actix::{AsyncContext, Handler};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const STRAY_GRACE_MS: u64 = 30_000;
 
 /// The receiver of events of a program.
-enum Concerned {
+enum Recipient {
     Application(ApplicationHandle),
     /// The run's actor is being built and will request the state itself.
     Building,
@@ -24,28 +24,28 @@ enum Concerned {
 }
 
 impl NodeActor {
-    fn concerned(&self, identity: Identity) -> Concerned {
+    fn recipient(&self, identity: Identity) -> Recipient {
         match self.context.addresses.others.get(identity) {
-            Some(AtWork::Application(application)) => Concerned::Application(application),
-            _ if self.context.addresses.building.get(identity).is_some() => Concerned::Building,
-            _ => Concerned::NoRun,
+            Some(AtWork::Application(application)) => Recipient::Application(application),
+            _ if self.context.addresses.building.get(identity).is_some() => Recipient::Building,
+            _ => Recipient::NoRun,
         }
     }
 
     /// Publishes the state of this node for runs that look for a node.
-    pub(super) fn show(&self) {
-        self.context.fleet.learn(Candidate {
+    pub(super) fn publish(&self) {
+        self.context.fleet.update_node(Candidate {
             facts: self.facts.clone(),
             is_open: self.enabled,
             is_online: self.sender.is_some(),
             load: self.load,
-            at_work: self.used(Room::Block),
+            at_work: self.used(SlotKind::Block),
         });
     }
 
     /// Sends the operator's request to the node after each heartbeat, until the node has done it.
-    pub(super) fn say_wanted(&self) {
-        match &self.wanted {
+    pub(super) fn send_requested_work(&self) {
+        match &self.requested_work {
             Some((NodeWork::Leaving, reason)) => self.send(&ToNode::Leave { reason: reason.clone() }),
             Some((_, reason)) => self.send(&ToNode::Drain { reason: Some(reason.clone()) }),
             None => {}
@@ -60,18 +60,18 @@ impl NodeActor {
             by_run.entry(program.identity).or_default().push(*program);
         }
         for (identity, programs) in by_run {
-            match self.concerned(identity) {
-                Concerned::Application(application) => application.tell(ProgramEvent::Listed { node: self.id(), programs }),
-                Concerned::Building => {}
-                Concerned::NoRun => {
+            match self.recipient(identity) {
+                Recipient::Application(application) => application.tell(ProgramEvent::Listed { node: self.id(), programs }),
+                Recipient::Building => {}
+                Recipient::NoRun => {
                     self.expected.remove(&identity);
-                    self.dismiss(&programs);
+                    self.end_programs(&programs);
                 }
             }
         }
     }
 
-    fn dismiss(&self, programs: &[ProgramRef]) {
+    fn end_programs(&self, programs: &[ProgramRef]) {
         for program in programs {
             let reason = "its run has ended".to_owned();
             self.send(&ToNode::Exit { program: *program, grace: STRAY_GRACE_MS, reason });
@@ -82,11 +82,11 @@ impl NodeActor {
     }
 
     /// The node is lost: notifies the runs that expect programs on it.
-    pub(super) fn lose_programs(&mut self) {
-        self.context.fleet.forget(self.id());
+    pub(super) fn programs_lost(&mut self) {
+        self.context.fleet.remove_node(self.id());
         for (identity, _) in std::mem::take(&mut self.expected) {
-            if let Concerned::Application(application) = self.concerned(identity) {
-                application.tell(ProgramEvent::NodeLost { node: self.id(), last_heard: self.last_heard });
+            if let Recipient::Application(application) = self.recipient(identity) {
+                application.tell(ProgramEvent::NodeLost { node: self.id(), last_message: self.last_message });
             }
         }
     }
@@ -112,37 +112,37 @@ impl Handler<ExpectPrograms> for NodeActor {
     }
 }
 
-impl Handler<ProgramsCame> for NodeActor {
+impl Handler<ProgramsReported> for NodeActor {
     type Result = ();
-    fn handle(&mut self, ProgramsCame(reports): ProgramsCame, _: &mut Self::Context) {
+    fn handle(&mut self, ProgramsReported(reports): ProgramsReported, _: &mut Self::Context) {
         let _timed = self.guard.timed("node.programs");
         for report in reports {
-            match self.concerned(report.program.identity) {
-                Concerned::Application(application) => {
+            match self.recipient(report.program.identity) {
+                Recipient::Application(application) => {
                     application.tell(ProgramEvent::Reported { node: self.id(), report: Box::new(report) })
                 }
-                Concerned::Building => {}
-                Concerned::NoRun if matches!(report.state, ProgramState::Accepted | ProgramState::Running) => {
-                    self.dismiss(&[report.program]);
+                Recipient::Building => {}
+                Recipient::NoRun if matches!(report.state, ProgramState::Accepted | ProgramState::Running) => {
+                    self.end_programs(&[report.program]);
                 }
-                Concerned::NoRun => self.send(&ToNode::ProgramsSettled(vec![report.program])),
+                Recipient::NoRun => self.send(&ToNode::ProgramsSettled(vec![report.program])),
             }
         }
     }
 }
 
-impl Handler<OutputCame> for NodeActor {
+impl Handler<OutputReceived> for NodeActor {
     type Result = ();
-    fn handle(&mut self, OutputCame(output): OutputCame, ctx: &mut Self::Context) {
+    fn handle(&mut self, OutputReceived(output): OutputReceived, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.output");
         let program = output.program;
-        match self.concerned(program.identity) {
-            Concerned::Application(application) => application.tell(ProgramEvent::Output { node: self.id(), output }),
+        match self.recipient(program.identity) {
+            Recipient::Application(application) => application.tell(ProgramEvent::Output { node: self.id(), output }),
             // The node does not send it again, so it waits here until the run's actor is ready.
-            Concerned::Building => {
-                ctx.notify_later(OutputCame(output), std::time::Duration::from_millis(100));
+            Recipient::Building => {
+                ctx.notify_later(OutputReceived(output), std::time::Duration::from_millis(100));
             }
-            Concerned::NoRun => {
+            Recipient::NoRun => {
                 let next = output.first.saturating_add(output.lines.len() as u64);
                 self.send(&ToNode::OutputTaken { program, next });
             }

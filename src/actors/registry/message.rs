@@ -56,7 +56,7 @@ pub struct WorkerLeft {
     /// The worker.
     pub id: WorkerId,
     /// Time of its last message.
-    pub heard: Timestamp,
+    pub last_message: Timestamp,
 }
 
 /// From a worker's actor: it has sent what it watches, so the allocator has it.
@@ -156,12 +156,12 @@ impl RegistryHandle {
         answer
     }
     /// See [`NodeLeft`].
-    pub fn node_gone(&self, id: NodeId) {
+    pub fn node_left(&self, id: NodeId) {
         self.0.tell(NodeLeft(id));
     }
     /// See [`WorkerLeft`].
-    pub fn worker_gone(&self, id: WorkerId, heard: Timestamp) {
-        self.0.tell(WorkerLeft { id, heard });
+    pub fn worker_left(&self, id: WorkerId, last_message: Timestamp) {
+        self.0.tell(WorkerLeft { id, last_message });
     }
     /// See [`WorkerWatches`].
     pub fn worker_watches(&self, id: WorkerId) {

@@ -51,10 +51,10 @@ impl Registry {
             ChildKey::Allocator => {
                 self.start_allocator(true);
                 for (_, worker) in self.context.addresses.workers.all() {
-                    worker.announce_hand();
+                    worker.reannounce();
                 }
                 for task in self.tasks() {
-                    task.tell(TaskEvent::AskAgain);
+                    task.tell(TaskEvent::RequestAgain);
                 }
                 for (_, run) in self.context.addresses.runs.all() {
                     run.allocator_restarted();
@@ -77,9 +77,9 @@ impl Registry {
                 }
                 for identity in self.context.addresses.runs_by_worker.of(id) {
                     if let Some(run) = self.context.addresses.runs.get(identity) {
-                        run.worker_back(id);
+                        run.worker_restarted(id);
                     } else if let Some(task) = self.task(identity) {
-                        task.tell(TaskEvent::WorkerBack(id));
+                        task.tell(TaskEvent::WorkerRestarted(id));
                     }
                 }
             }
@@ -142,10 +142,8 @@ impl Registry {
                 return;
             }
             this.context.addresses.building.remove(identity);
-            this.context.fleet.leave(identity);
-            if let Some(allocator) = this.context.allocator() {
-                allocator.withdraw((identity, 0));
-            }
+            this.context.fleet.release_all(identity);
+            this.context.allocator.withdraw((identity, 0));
             this.leave(key);
             for reply in this.awaited_runs.remove(&identity).unwrap_or_default() {
                 reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
@@ -155,30 +153,28 @@ impl Registry {
 
     fn forget_node(&mut self, id: NodeId) {
         self.context.addresses.nodes.remove(id);
-        self.context.fleet.forget(id);
+        self.context.fleet.remove_node(id);
         self.context.addresses.node_owners.forget(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
         // The actor notified the runs of the blocks it knew; only the run itself knows of a block on its way.
         for run in self.runs_at_node(id) {
-            run.node_vanished(id);
+            run.node_given_up(id);
         }
     }
 
-    fn forget_worker(&mut self, id: WorkerId, heard: Timestamp) {
+    fn forget_worker(&mut self, id: WorkerId, last_message: Timestamp) {
         self.context.addresses.workers.remove(id);
         self.worker_sessions.remove(&id);
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
-        if let Some(allocator) = self.context.allocator() {
-            allocator.hand_gone(id);
-        }
+        self.context.allocator.worker_left(id);
         for identity in self.context.addresses.runs_by_worker.of(id) {
             if let Some(run) = self.context.addresses.runs.get(identity) {
-                run.worker_gone(id);
+                run.worker_lost(id);
             } else if let Some(task) = self.task(identity) {
-                task.tell(TaskEvent::LeaseOver { worker: id, task: None, heard, why: "its worker is gone" });
+                task.tell(TaskEvent::LeaseOver { worker: id, task: None, last_message, why: "its worker is gone" });
             }
         }
     }
@@ -219,15 +215,13 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Run(kind, id) => {
                 self.context.addresses.building.put(id, ());
                 self.context.addresses.take_run(id);
-                if let Some(dispatcher) = self.context.addresses.dispatcher().filter(|_| kind == JobKind::Block) {
-                    dispatcher.run_gone(id);
+                if kind == JobKind::Block {
+                    self.context.dispatcher.run_gone(id);
                 }
             }
             ChildKey::Node(id) => {
                 self.context.addresses.nodes.remove(id);
-                if let Some(dispatcher) = self.context.addresses.dispatcher() {
-                    dispatcher.node_gone(id);
-                }
+                self.context.dispatcher.node_left(id);
             }
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
             // A job's actor is started when it is needed next, even after too many crashes.
@@ -260,9 +254,9 @@ impl Handler<NodeLeft> for Registry {
 
 impl Handler<WorkerLeft> for Registry {
     type Result = ();
-    fn handle(&mut self, WorkerLeft { id, heard }: WorkerLeft, _: &mut Self::Context) {
+    fn handle(&mut self, WorkerLeft { id, last_message }: WorkerLeft, _: &mut Self::Context) {
         let _timed = self.timed("registry.worker_left");
-        self.forget_worker(id, heard);
+        self.forget_worker(id, last_message);
     }
 }
 
@@ -272,10 +266,10 @@ impl Handler<Shutdown> for Registry {
         let _timed = self.timed("registry.shutdown");
         self.context.followers.close();
         for (_, node) in self.context.addresses.nodes.all() {
-            node.hang_up("the broker is shutting down");
+            node.disconnect("the broker is shutting down");
         }
         for (_, worker) in self.context.addresses.workers.all() {
-            worker.hang_up("the broker is shutting down");
+            worker.disconnect("the broker is shutting down");
         }
         for (_, run) in self.context.addresses.runs.all() {
             run.end_polls();

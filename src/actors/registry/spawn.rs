@@ -4,20 +4,20 @@ use super::{
     ChildKey, JobDue, JobIdle, NodeConnected, OpenJob, PrepareJobs, Registry, RunBeginsAnew, RunEnded, StartNewRun, StartRunActor,
     WorkerConnected, WorkerWatches,
 };
-use crate::actors::alerts::{AlertActor, AlertsHandle};
-use crate::actors::allocator::{Allocator, AllocatorHandle};
+use crate::actors::alerts::AlertActor;
 use crate::actors::application::Application;
 use crate::actors::callback::Callback;
 use crate::actors::context::BrokerContext;
-use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
+use crate::actors::placement::allocator::Allocator;
+use crate::actors::placement::dispatcher::Dispatcher;
 use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{Blocks, StoredBlocks};
 use crate::actors::run_shell::{AtWork, Kind, RunLink, RunShell};
-use crate::actors::scheduler::{Scheduler, SchedulerHandle};
+use crate::actors::scheduler::Scheduler;
 use crate::actors::supervision::Link;
 use crate::actors::task::Task;
 use crate::actors::worker::{WorkerActor, WorkerHandle};
@@ -63,30 +63,26 @@ impl Registry {
     pub(super) fn start_dispatcher(&mut self) {
         let guard = self.enter(ChildKey::Dispatcher);
         let stats = Arc::clone(guard.stats());
-        let handle = DispatcherHandle(Link::new(Dispatcher::new(guard).start(), stats));
-        self.context.addresses.set_dispatcher(handle);
+        self.context.dispatcher.0.set(Link::new(Dispatcher::new(guard).start(), stats));
     }
 
     pub(super) fn start_allocator(&mut self, is_rebuilding: bool) {
         let guard = self.enter(ChildKey::Allocator);
         let stats = Arc::clone(guard.stats());
         let allocator = Allocator::new(guard, Arc::clone(&self.context.addresses), is_rebuilding);
-        let handle = AllocatorHandle(Link::new(allocator.start(), stats));
-        self.context.addresses.set_allocator(handle);
+        self.context.allocator.0.set(Link::new(allocator.start(), stats));
     }
 
     pub(super) fn start_scheduler(&mut self) {
         let guard = self.enter(ChildKey::Scheduler);
         let stats = Arc::clone(guard.stats());
-        let handle = SchedulerHandle(Link::new(Scheduler::new(guard, self.context.clone()).start(), stats));
-        self.context.addresses.set_scheduler(handle);
+        self.context.scheduler.0.set(Link::new(Scheduler::new(guard, self.context.clone()).start(), stats));
     }
 
     pub(super) fn start_alerts(&mut self) {
         let guard = self.enter(ChildKey::Alerts);
         let stats = Arc::clone(guard.stats());
-        let handle = AlertsHandle(Link::new(AlertActor::new(guard, self.context.clone()).start(), stats));
-        self.context.addresses.set_alerts(handle);
+        self.context.alert_sender.0.set(Link::new(AlertActor::new(guard, self.context.clone()).start(), stats));
     }
 
     pub(super) fn start_janitor(&mut self) {
@@ -127,7 +123,7 @@ impl Registry {
         match self.context.addresses.take_run(identity) {
             Some(at_work) => {
                 if matches!(at_work, AtWork::Application(_)) {
-                    self.context.fleet.leave(identity);
+                    self.context.fleet.release_all(identity);
                 }
                 self.leave(at_work.key(identity));
             }

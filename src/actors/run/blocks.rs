@@ -4,12 +4,12 @@ use super::cache::{Finished, Payload};
 use super::parts::{Meaning, failed, meaning};
 use super::redirects::find_targets;
 use super::turns::Sink;
-use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
+use super::{AnswerPull, Grant, NodeEvent, NodeHolds, NodeLost, Report, RunActor};
 use crate::actors::node::{Holds, NodeHandle};
 use crate::actors::reply::Reply;
 use crate::domain::block::{Lease, Lost, Phase, ReportVerdict};
 use crate::domain::ids::{NodeId, Seq};
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use crate::domain::redirect::Redirects;
 use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
@@ -121,11 +121,11 @@ impl RunActor {
         if is_known {
             self.renew_turn(seq, now);
         }
-        if !self.life.is_ending() && (is_known || self.adopt(seq, node, attempt, now)) {
+        if !self.lifecycle.is_ending() && (is_known || self.adopt(seq, node, attempt, now)) {
             let site = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site));
             let is_bound = site.is_some_and(|site| self.pace(site) != Pace::FREE);
-            let room = if is_bound { Room::Site } else { Room::Block };
-            to.holds(Holds { identity, block_id, attempt, room });
+            let slot_kind = if is_bound { SlotKind::Site } else { SlotKind::Block };
+            to.holds(Holds { identity, block_id, attempt, slot_kind });
         } else {
             // A block whose results are being written is done as well, but its node still waits for the answer.
             to.block_done(block_id, attempt, self.kind.frontier.phase(seq) != Some(Phase::Reporting));
@@ -133,7 +133,7 @@ impl RunActor {
     }
 
     fn lease(&mut self, node: NodeId) -> Option<(Seq, Lease)> {
-        if self.life.is_ending() || self.dispatches_nothing() {
+        if self.lifecycle.is_ending() || self.dispatches_nothing() {
             return None;
         }
         let leased = self.kind.frontier.lease(node, Timestamp::steady())?;
@@ -151,7 +151,7 @@ impl RunActor {
 
     /// A block is no longer at a node, and its results have not arrived.
     pub(super) fn block_lost(&mut self, seq: Seq, node: NodeId, attempt: u32, why: &str, ctx: &mut Context<Self>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return; // nothing is written after the end
         }
         let lease = self.kind.frontier.lease_of(seq).copied();
@@ -197,7 +197,7 @@ impl RunActor {
         (kind, exception): (FetchErrorKind, String),
         ctx: &mut Context<Self>,
     ) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return; // the run ended during the read of the requests
         }
         let index = Index {
@@ -212,7 +212,7 @@ impl RunActor {
     }
 
     fn report(&mut self, Report { mut index, pack, opened, reply }: Report, ctx: &mut Context<Self>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return reply.send(Err(self.over()));
         }
         let block_id = index.block_id;
@@ -245,7 +245,7 @@ impl RunActor {
         }
         self.with_payload(seq, ctx, move |this, payload, ctx| {
             // Two reports of the same block may both have waited for the requests.
-            if this.life.is_ending() || this.kind.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
+            if this.lifecycle.is_ending() || this.kind.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
                 return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
             }
             let node = index.node_id;
@@ -254,7 +254,7 @@ impl RunActor {
                 return reply.send(Err(Problem::busy("write queue is full; retry later")));
             }
             if index.part && index.results.is_empty() && index.back.is_empty() {
-                // It only says that a site asked for a pause.
+                // It only reports that a site requested a pause.
                 this.learn_from(seq, &index, &payload, ctx);
                 this.kind.frontier.renew(seq, node, Timestamp::steady());
                 return this.part_again(seq, payload, reply, ctx);
@@ -363,26 +363,26 @@ impl Handler<Grant> for RunActor {
     type Result = ();
     fn handle(&mut self, Grant { to, permit }: Grant, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.grant");
-        match permit.room() {
-            Room::Block => self.begin_block(Sink::Node { to, permit }, ctx),
-            Room::Site => {
+        match permit.slot().kind {
+            SlotKind::Block => self.begin_block(Sink::Node { to, permit }, ctx),
+            SlotKind::Site => {
                 self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);
                 self.begin_turn(Sink::Node { to, permit }, ctx);
             }
         }
-        // The dispatcher already counted this grant; send only changes that it cannot know.
+        // The dispatcher already counted this grant; send only other changes.
         self.announce(ctx);
     }
 }
 
-impl Handler<HandOver> for RunActor {
+impl Handler<AnswerPull> for RunActor {
     type Result = ();
-    fn handle(&mut self, HandOver { node, to, room, reply }: HandOver, ctx: &mut Self::Context) {
+    fn handle(&mut self, AnswerPull { node, to, slot_kind, reply }: AnswerPull, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.hand_over");
         let sink = Sink::Call { node, to, reply };
-        match room {
-            Room::Block => self.begin_block(sink, ctx),
-            Room::Site => {
+        match slot_kind {
+            SlotKind::Block => self.begin_block(sink, ctx),
+            SlotKind::Site => {
                 self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);
                 self.begin_turn(sink, ctx);
             }
@@ -476,23 +476,23 @@ impl Handler<NodeLost> for RunActor {
     }
 }
 
-impl Handler<NodeNews> for RunActor {
+impl Handler<NodeEvent> for RunActor {
     type Result = ();
-    fn handle(&mut self, news: NodeNews, ctx: &mut Self::Context) {
+    fn handle(&mut self, event: NodeEvent, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.node_news");
-        let (node, vanished) = match news {
-            NodeNews::Restarted(node) => (node, false),
-            NodeNews::Vanished(node) => (node, true),
+        let (node, is_given_up) = match event {
+            NodeEvent::Restarted(node) => (node, false),
+            NodeEvent::GivenUp(node) => (node, true),
         };
         let leases: Vec<(Seq, u32)> =
-            self.kind.frontier.leases_of_node(node).filter(|(_, l)| vanished || l.is_sent).map(|(seq, l)| (seq, l.attempt)).collect();
+            self.kind.frontier.leases_of_node(node).filter(|(_, l)| is_given_up || l.is_sent).map(|(seq, l)| (seq, l.attempt)).collect();
         for seq in self.probes_at(node) {
             self.probe_lost(seq, ctx);
         }
         let to = self.context.addresses.nodes.get(node);
         for (seq, attempt) in leases {
             match &to {
-                Some(to) if !vanished => self.send_again(seq, to.clone(), ctx),
+                Some(to) if !is_given_up => self.send_again(seq, to.clone(), ctx),
                 _ => self.block_lost(seq, node, attempt, "its node was lost", ctx),
             }
         }

@@ -13,14 +13,14 @@ use std::sync::Arc;
 /// A lookup without a result after this many milliseconds is not waited for.
 const PATIENCE_MS: i64 = 60_000;
 
-/// What the next turn of a host belongs to: its present address. A host that gets another address while a pause was asked for at the one
-/// `before` does not escape it.
+/// What the next turn of a host belongs to: its present address. If a pause was requested at
+/// the address `before`, it still applies to a host that has another address now.
 fn name_of_turn(before: Option<&Arc<str>>, present: Arc<str>, is_held: impl Fn(&str) -> bool) -> Arc<str> {
     before.filter(|before| **before != present && is_held(before)).cloned().unwrap_or(present)
 }
 
 impl RunActor {
-    /// The name under which the board knows a site: what its turn belongs to.
+    /// The name of a site on the board: what its turn belongs to.
     pub(super) fn turn_name(&self, site: SiteNo) -> Arc<str> {
         self.kind.turns.turn_names.get(&site).cloned().unwrap_or_else(|| self.kind.frontier.site_name(site))
     }
@@ -45,7 +45,7 @@ impl RunActor {
         Some(known.map_or_else(|| Arc::clone(host), |address| address.to_string().into()))
     }
 
-    /// Whether another host of this run has the turn. The board cannot tell two hosts of one run apart.
+    /// Whether another host of this run has the turn. The board does not distinguish two hosts of one run.
     pub(super) fn is_taken_by_another_host(&self, site: SiteNo, turn: &str) -> bool {
         let holder = self.kind.turns.holders.get(turn).copied().filter(|holder| *holder != site);
         holder.is_some_and(|holder| self.kind.frontier.is_out(holder) || self.is_probed(holder))
@@ -83,12 +83,12 @@ impl RunActor {
         let lookup = async move {
             let found = sites.names.lookup(&name).await;
             if let Err(error) = &found {
-                log::info!("address of a site unknown, it counts by its name host={name} error={error}");
+                log::info!("address of a host not found, the site is counted by its name host={name} error={error}");
             }
             sites.note_addresses(name, &found.unwrap_or_default(), Timestamp::steady());
         };
         ctx.spawn(lookup.into_actor(self).map(move |(), this, ctx| {
-            if !this.life.is_ending() {
+            if !this.lifecycle.is_ending() {
                 this.kind.frontier.site_waits(site, Timestamp::steady());
                 this.announce(ctx);
             }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_address_is_no_way_out_of_a_hold() {
+    fn a_hold_of_an_address_applies_after_a_change_of_the_address() {
         let [old, new]: [Arc<str>; 2] = ["10.0.0.1", "10.0.0.2"].map(Into::into);
         let name = |before: Option<&Arc<str>>, held: &str| name_of_turn(before, Arc::clone(&new), |name| name == held);
         assert_eq!(name(Some(&old), "10.0.0.1"), old);

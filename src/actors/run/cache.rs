@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_twice_takes_room_once() {
+    fn a_payload_that_is_added_twice_counts_once() {
         let mut cache = Cache::default();
         let payload = Payload { requests: Bytes::from(vec![0; READY_BYTES / 2]), raw_length: 1, prints: Arc::new([]) };
         cache.put_ready(1, payload.clone());

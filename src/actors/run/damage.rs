@@ -35,7 +35,7 @@ impl RunActor {
 
     fn discard(&mut self, seq: Seq, why: String, ctx: &mut Context<Self>) {
         // The end, which is being written, gives up all results.
-        if self.life.is_ending() || !self.kind.frontier.begin_discard(seq) {
+        if self.lifecycle.is_ending() || !self.kind.frontier.begin_discard(seq) {
             return;
         }
         let block_id = self.block_id(seq);
@@ -44,7 +44,7 @@ impl RunActor {
         let exception = format!("its results were lost on the disk of the broker: {why}");
         let write = DiscardResults { no: self.run.no, epoch: self.epoch, seq, exception: exception.clone() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, had, ctx| {
-            if this.life.is_ending() {
+            if this.lifecycle.is_ending() {
                 return;
             }
             match this.kind.frontier.discarded(seq, had.success, had.error, had.attempt) {

@@ -18,7 +18,7 @@ impl RunActor {
     /// Answers the waiting polls while there are finished blocks.
     pub(super) fn serve_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        while !self.life.is_ending()
+        while !self.lifecycle.is_ending()
             && self.kind.frontier.has_answered()
             && let Some(waiting) = self.kind.pollers.pop_front()
         {
@@ -54,7 +54,7 @@ impl RunActor {
             }
         }
         if cold.is_empty() {
-            return self.hand_out(waiting, ready, ctx);
+            return self.answer_poll(waiting, ready, ctx);
         }
         let room = ANSWER_BYTES.saturating_sub(ready.iter().map(|(.., block)| block.requests.len() + block.pack.len()).sum());
         let seqs = cold.iter().map(|(seq, _)| *seq).collect();
@@ -69,21 +69,21 @@ impl RunActor {
                 ready.push((seq, no, block));
             }
             this.take_back(left);
-            this.hand_out(waiting, ready, ctx);
+            this.answer_poll(waiting, ready, ctx);
             this.serve_pollers(ctx);
         });
     }
 
-    fn hand_out(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, u64, DeliveredBlock)>, ctx: &mut Context<Self>) {
+    fn answer_poll(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, u64, DeliveredBlock)>, ctx: &mut Context<Self>) {
         // During the read, other calls may have acknowledged them, or taken them back and delivered them again.
         blocks.retain(|(seq, no, _)| self.kind.frontier.is_delivery(*seq, *no));
         let (deliveries, blocks): (Vec<(Seq, u64)>, Vec<DeliveredBlock>) =
             blocks.into_iter().map(|(seq, no, block)| ((seq, no), block)).unzip();
-        if self.life.is_ending() || waiting.reply.is_abandoned() {
+        if self.lifecycle.is_ending() || waiting.reply.is_abandoned() {
             // The end, which is being written, gives up the blocks that are not acknowledged. A later acknowledgement would
             // subtract the same packs from their segment again.
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
-            return self.not_taken(&deliveries, ctx);
+            return self.not_delivered(&deliveries, ctx);
         }
         if blocks.is_empty() && waiting.until > Timestamp::steady() {
             // All blocks for this poll were damaged, or acknowledged in the meantime: it continues to wait.
@@ -94,7 +94,7 @@ impl RunActor {
         let delivered = Delivered { state: self.run.state, blocks };
         if !waiting.auto_ack || deliveries.is_empty() {
             if waiting.reply.give(Ok(delivered)).is_err() {
-                self.not_taken(&deliveries, ctx);
+                self.not_delivered(&deliveries, ctx);
             }
             return;
         }
@@ -113,7 +113,7 @@ impl RunActor {
         });
     }
 
-    /// A worker that says which blocks it has did not receive the others, and does not wait for the answer of an earlier poll.
+    /// A worker that lists its blocks did not receive the others. It does not wait for the answer to an earlier poll.
     fn deliver_lost(&mut self, worker: WorkerId, holds: &[BlockId]) {
         let identity = self.identity();
         let held: Vec<Seq> = holds.iter().filter_map(|block| block.seq_in(identity)).collect();
@@ -132,7 +132,7 @@ impl RunActor {
         }
     }
 
-    fn not_taken(&mut self, deliveries: &[(Seq, u64)], ctx: &mut Context<Self>) {
+    fn not_delivered(&mut self, deliveries: &[(Seq, u64)], ctx: &mut Context<Self>) {
         self.take_back(deliveries);
         self.serve_pollers(ctx);
     }
@@ -187,9 +187,9 @@ impl Handler<Poll> for RunActor {
         let waiting = Waiting { worker, max, until, auto_ack, reply: m.reply };
         if self.context.followers.is_closed() {
             waiting.reply.send(Err(Problem::ending()));
-        } else if self.kind.frontier.has_answered() && !self.life.is_ending() {
+        } else if self.kind.frontier.has_answered() && !self.lifecycle.is_ending() {
             self.deliver(waiting, now, ctx);
-        } else if wait.is_zero() || self.life.is_ending() {
+        } else if wait.is_zero() || self.lifecycle.is_ending() {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         } else {
             self.kind.pollers.push_back(waiting);

@@ -2,7 +2,7 @@
 //!
 //! The blocks leave their queues first. So while their requests are read and the results are stored, no node gets them. A crash
 //! before the commit puts them back, because the queues are in memory only. The discarded requests keep the number of their block
-//! and the others get a new one: a node that still has the old block is told that it is finished.
+//! and the others get a new one: a node that still has the old block is notified that the block is finished.
 
 use super::cache::{Finished, Payload};
 use super::parts::{failed, final_entry};
@@ -53,7 +53,7 @@ struct Cut {
 
 impl RunActor {
     fn discard_pending(&mut self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>, reply: Reply<u64>, ctx: &mut Context<Self>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return reply.send(Err(self.over()));
         }
         if self.context.store.is_busy() {
@@ -67,7 +67,9 @@ impl RunActor {
 
     /// Discards what waits for a node, if the run has downloaded as many bytes as it may.
     pub(super) fn discard_over_bytes(&mut self, ctx: &mut Context<Self>) {
-        let Some((most, bytes)) = self.kind.frontier.over_bytes().filter(|_| !self.life.is_ending() && !self.kind.discards) else { return };
+        let Some((most, bytes)) = self.kind.frontier.over_bytes().filter(|_| !self.lifecycle.is_ending() && !self.kind.discards) else {
+            return;
+        };
         let seqs = self.kind.frontier.waiting(AT_ONCE);
         if !seqs.is_empty() {
             self.kind.discards = true;
@@ -88,7 +90,7 @@ impl RunActor {
     fn cut_and_store(&mut self, seqs: Vec<Seq>, order: Order, ctx: &mut Context<Self>) {
         let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs: seqs.clone() });
         Self::then(ctx, read, move |this, payloads, ctx| {
-            if this.life.is_ending() {
+            if this.lifecycle.is_ending() {
                 return order.refuse(this.over());
             }
             if payloads.len() != seqs.len() {

@@ -1,13 +1,13 @@
 //! Requests that failed at a node for a reason that another node may not have are tried at another one, if there is one.
 
 use super::RunActor;
-use crate::actors::dispatcher::GrantElsewhere;
+use crate::actors::placement::dispatcher::GrantElsewhere;
 use crate::domain::ids::{NodeId, Seq};
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use crate::domain::time::Timestamp;
 use crate::protocol::pack::Index;
 
-/// Number of blocks, and of sites, for which another node is asked for in a second.
+/// Number of blocks, and of sites, for which another node is requested in a second.
 const MOST_ASKED: usize = 100;
 
 impl RunActor {
@@ -34,14 +34,16 @@ impl RunActor {
         self.kind.frontier.prefer_another(seq, node, Timestamp::steady());
     }
 
-    /// Asks for nodes for the blocks that prefer another one.
-    pub(super) fn ask_elsewhere(&mut self) {
+    /// Requests other nodes for the blocks that failed at one.
+    pub(super) fn request_elsewhere(&mut self) {
         let (blocks, sites) = self.kind.frontier.avoided(Timestamp::steady());
-        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.life.is_ending() && !self.dispatches_nothing()) else { return };
+        if self.lifecycle.is_ending() || self.dispatches_nothing() {
+            return;
+        }
         let identity = self.identity();
-        for (room, nodes) in [(Room::Block, blocks), (Room::Site, sites)] {
+        for (slot_kind, nodes) in [(SlotKind::Block, blocks), (SlotKind::Site, sites)] {
             for not in nodes.into_iter().take(MOST_ASKED) {
-                dispatcher.grant_elsewhere(GrantElsewhere { identity, not, room });
+                self.context.dispatcher.grant_elsewhere(GrantElsewhere { identity, not, slot_kind });
             }
         }
     }

@@ -19,14 +19,14 @@ impl RunActor {
         }
     }
 
-    /// Ends the run as a success. The reason says if it took less than it found.
+    /// Ends the run as a success. The reason tells if some of its requests were not downloaded.
     pub(super) fn succeed(&mut self, ctx: &mut Context<Self>) {
         let reason = self.kind.frontier.over_bytes().map(|(most, bytes)| over_bytes_text(most, bytes));
         self.end(RunState::Success, reason, ctx);
     }
 
     /// Notifies all nodes, workers, clients and sites of the run.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn notify_peers(&mut self) {
         for waiting in self.kind.pollers.drain(..) {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         }
@@ -54,8 +54,6 @@ impl RunActor {
             worker.send(ToWorker::Ended { identity: run.identity, state: run.state, reason: run.reason.clone(), counters: run.counters });
         }
         self.stop_searching();
-        if let Some(dispatcher) = self.context.dispatcher() {
-            dispatcher.run_gone(self.identity());
-        }
+        self.context.dispatcher.run_gone(self.identity());
     }
 }

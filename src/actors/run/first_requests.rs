@@ -76,7 +76,7 @@ impl RunActor {
         let (Some(old), Some(blocks)) = (self.run.retry_of, self.run.rules.requeues) else { return };
         let read = first_requests(self.context.store.clone(), self.identity(), old, blocks);
         Self::then(ctx, read, move |this, batch, ctx| {
-            if this.life.is_ending() {
+            if this.lifecycle.is_ending() {
                 return;
             }
             match batch {

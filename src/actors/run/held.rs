@@ -48,7 +48,7 @@ impl RunActor {
 
     /// Dispatches a block that needs no turn, without its requests to held sites.
     pub(super) fn send_unheld(&mut self, seq: Seq, payload: Payload, sink: Sink, ctx: &mut Context<Self>) {
-        if self.life.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+        if self.lifecycle.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
         }
         let HeldPart { site, hold: (name, until), held, others } = match self.first_held(seq, &payload) {
@@ -141,7 +141,7 @@ impl RunActor {
 }
 
 impl RunActor {
-    /// The sites to which these holds apply, or applied, ask for a turn at once.
+    /// The sites to which these holds apply or applied request a turn at once.
     fn look_again(&mut self, holds: &Holds, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         self.kind.frontier.sites_freed(holds, now);
@@ -157,7 +157,7 @@ impl Handler<SiteHeld> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteHeld(name): SiteHeld, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.site_held");
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return;
         }
         // A hold of an address applies to the hosts whose turns belong to it.

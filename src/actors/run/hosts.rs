@@ -1,7 +1,7 @@
 //! The hosts of a turn.
 //!
-//! A run that counts sites by domain or by address also takes the turns of the hosts that it asks. So only one run at a time asks a host, and
-//! all runs obey its holds and its delay, in whatever way they count sites.
+//! A run that counts sites by domain or by address also takes the turns of the hosts to which it sends requests. So only one run at a time
+//! sends requests to a host, and all runs obey its holds and its delay, however they count sites.
 
 use super::RunActor;
 use super::cache::Payload;
@@ -55,7 +55,7 @@ impl RunActor {
         self.hosts_of(site, payload).into_values().collect()
     }
 
-    /// The hosts whose turns a block needs that a node has, and that waits here; `None`: they are not known.
+    /// A node has a block that waits here: the hosts whose turns the block needs. `None`: they are not known.
     fn hosts_to_adopt(&self, site: SiteNo, seq: Seq) -> Option<BTreeSet<Arc<str>>> {
         match self.run.queue.sites.by {
             SiteBy::Host => Some(BTreeSet::new()),
@@ -128,7 +128,7 @@ impl RunActor {
     /// The run has the turn of a site, and takes those of hosts.
     ///
     /// # Errors
-    /// The time when it may ask again: not all are free, and it has none of them, nor that of the site.
+    /// The time when it may try again: not all turns are free, and the run has none of them, nor that of the site.
     pub(super) fn take_hosts(
         &mut self,
         site: SiteNo,

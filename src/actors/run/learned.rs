@@ -1,6 +1,6 @@
-//! What the reports of nodes say about sites: for the pace of those that have one, and for the hold-off of all.
+//! Applies the reports of nodes to sites: to the pace of sites that have one, and to the hold-off of all sites.
 //!
-//! A site without a pace needs no turn, but it is held off too: if it asks for a pause, and if it does not answer again and again. Its state is kept
+//! A site without a pace needs no turn, but it is held off too: if it requests a pause, and if it repeatedly does not answer. Its state is kept
 //! under the name of its origin. Blocks are checked for held origins before they are dispatched (`held`).
 
 use super::RunActor;

@@ -1,15 +1,15 @@
 //! Messages to the actor of a run, and its handle.
 
-use super::helper::Called;
+use super::worker_job::StartOutcome;
 use super::{Choice, RunHandle};
-use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::NodeHandle;
+use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::domain::block::{Lease, Phase};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{BlockId, NodeId, Seq, WorkerId};
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
 use crate::domain::sites::Holds;
@@ -43,7 +43,7 @@ pub struct Push {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Poll {
-    /// What is asked for.
+    /// The options.
     pub options: PollOptions,
     /// The answer.
     pub reply: Reply<Delivered>,
@@ -60,7 +60,7 @@ pub struct PollOptions {
     pub wait: Duration,
     /// Treat delivered blocks as acknowledged.
     pub auto_ack: bool,
-    /// The blocks that the worker has received and not acknowledged, if it says so: then it polls this run with one call at a time.
+    /// The blocks that the worker has received and not acknowledged, if it lists them. Then it polls this run with one call at a time.
     pub holds: Option<Vec<BlockId>>,
 }
 
@@ -109,19 +109,19 @@ pub struct Grant {
     /// The actor of the node.
     pub to: NodeHandle,
     /// The permit for the block, which contains the node.
-    pub permit: NodePermit,
+    pub permit: Permit<NodeSlot>,
 }
 
 /// From the dispatcher: answer this node's request with a block.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct HandOver {
+pub struct AnswerPull {
     /// The node.
     pub node: NodeId,
     /// The actor of the node.
     pub to: NodeHandle,
     /// The kind of block that it receives.
-    pub room: Room,
+    pub slot_kind: SlotKind,
     /// The answer to the node.
     pub reply: Reply<Option<Block>>,
 }
@@ -136,7 +136,7 @@ pub struct NodeHolds {
     pub blocks: Vec<(Seq, u32)>,
     /// Blocks that its actor expected, but that the node did not list.
     pub unlisted: Vec<(Seq, u32)>,
-    /// Blocks that are on their way to it.
+    /// Blocks that were sent to it and have not arrived yet.
     pub coming: Vec<Seq>,
 }
 
@@ -155,17 +155,17 @@ pub struct NodeLost {
 /// From the registry: an event of a node's actor.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
-pub enum NodeNews {
+pub enum NodeEvent {
     /// The actor was rebuilt and has lost its list of sent blocks.
     Restarted(NodeId),
     /// The actor was given up; its node counts as lost.
-    Vanished(NodeId),
+    GivenUp(NodeId),
 }
 
 /// From the allocator, a worker or the registry: an event of the workers.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
-pub enum WorkerNews {
+pub enum WorkerEvent {
     /// A worker is eligible now, or the reason why there is none has changed.
     Changed,
     /// The allocator was rebuilt and has lost the search of the run.
@@ -173,11 +173,11 @@ pub enum WorkerNews {
     /// The answer to a search.
     Found(Choice),
     /// This worker has reconnected and continues the run.
-    Has(WorkerId),
+    Continues(WorkerId),
     /// The actor of this worker was rebuilt.
-    Back(WorkerId),
+    Restarted(WorkerId),
     /// This worker is lost.
-    Gone(WorkerId),
+    Lost(WorkerId),
 }
 
 /// From a worker or the edge: the first requests were pushed, or an error occurred.
@@ -190,7 +190,7 @@ pub struct StartReturned {
     pub reply: Reply<()>,
 }
 
-/// From the service: stop or resume the dispatch of blocks. Blocks at nodes come back in any case.
+/// From the service: stop or resume the dispatch of blocks. Blocks at nodes are reported in any case.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetPaused {
@@ -250,7 +250,7 @@ pub struct SitePlace {
     pub turn: Arc<str>,
     /// A host of the site that was not free.
     pub missed: Option<Arc<str>>,
-    /// The next request time that the run knows.
+    /// The earliest time of the next request, as far as the run knows.
     pub at: Timestamp,
     /// The number of blocks ahead.
     pub ahead: usize,
@@ -302,13 +302,13 @@ pub struct SitesFreed(pub Arc<Holds>);
 #[derive(Debug)]
 pub enum BlocksEvent {
     /// From the job that should start a worker: its answer.
-    WorkerCalled {
+    WorkerStartAnswered {
         /// The job, as the run's job names it.
         job: String,
         /// Why there is no worker.
         reason: String,
         /// The answer.
-        answer: Result<Called, Problem>,
+        answer: Result<StartOutcome, Problem>,
     },
 }
 
@@ -335,12 +335,12 @@ impl RunHandle {
         answer
     }
     /// See [`Grant`].
-    pub fn grant(&self, to: NodeHandle, permit: NodePermit) {
+    pub fn grant(&self, to: NodeHandle, permit: Permit<NodeSlot>) {
         self.0.tell(Grant { to, permit });
     }
-    /// See [`HandOver`].
-    pub fn pull(&self, node: NodeId, to: NodeHandle, room: Room, reply: Reply<Option<Block>>) {
-        self.0.tell(HandOver { node, to, room, reply });
+    /// See [`AnswerPull`].
+    pub fn answer_pull(&self, node: NodeId, to: NodeHandle, slot_kind: SlotKind, reply: Reply<Option<Block>>) {
+        self.0.tell(AnswerPull { node, to, slot_kind, reply });
     }
     /// See [`NodeHolds`].
     pub fn node_holds(&self, holds: NodeHolds) {
@@ -350,37 +350,37 @@ impl RunHandle {
     pub fn node_lost(&self, node: NodeId, block_id: BlockId, attempt: u32) {
         self.0.tell(NodeLost { node, block_id, attempt });
     }
-    /// See [`NodeNews::Restarted`].
+    /// See [`NodeEvent::Restarted`].
     pub fn node_restarted(&self, node: NodeId) {
-        self.0.tell(NodeNews::Restarted(node));
+        self.0.tell(NodeEvent::Restarted(node));
     }
-    /// See [`NodeNews::Vanished`].
-    pub fn node_vanished(&self, node: NodeId) {
-        self.0.tell(NodeNews::Vanished(node));
+    /// See [`NodeEvent::GivenUp`].
+    pub fn node_given_up(&self, node: NodeId) {
+        self.0.tell(NodeEvent::GivenUp(node));
     }
-    /// See [`WorkerNews::Changed`].
+    /// See [`WorkerEvent::Changed`].
     pub fn workers_changed(&self) {
-        self.0.tell(WorkerNews::Changed);
+        self.0.tell(WorkerEvent::Changed);
     }
-    /// See [`WorkerNews::AllocatorRestarted`].
+    /// See [`WorkerEvent::AllocatorRestarted`].
     pub fn allocator_restarted(&self) {
-        self.0.tell(WorkerNews::AllocatorRestarted);
+        self.0.tell(WorkerEvent::AllocatorRestarted);
     }
-    /// See [`WorkerNews::Found`].
+    /// See [`WorkerEvent::Found`].
     pub fn worker_found(&self, choice: Choice) {
-        self.0.tell(WorkerNews::Found(choice));
+        self.0.tell(WorkerEvent::Found(choice));
     }
-    /// See [`WorkerNews::Has`].
-    pub fn worker_has(&self, worker: WorkerId) {
-        self.0.tell(WorkerNews::Has(worker));
+    /// See [`WorkerEvent::Continues`].
+    pub fn worker_continues(&self, worker: WorkerId) {
+        self.0.tell(WorkerEvent::Continues(worker));
     }
-    /// See [`WorkerNews::Back`].
-    pub fn worker_back(&self, worker: WorkerId) {
-        self.0.tell(WorkerNews::Back(worker));
+    /// See [`WorkerEvent::Restarted`].
+    pub fn worker_restarted(&self, worker: WorkerId) {
+        self.0.tell(WorkerEvent::Restarted(worker));
     }
-    /// See [`WorkerNews::Gone`].
-    pub fn worker_gone(&self, worker: WorkerId) {
-        self.0.tell(WorkerNews::Gone(worker));
+    /// See [`WorkerEvent::Lost`].
+    pub fn worker_lost(&self, worker: WorkerId) {
+        self.0.tell(WorkerEvent::Lost(worker));
     }
     /// See [`StartReturned`].
     pub fn start_returned(&self, error: Option<String>, reply: Reply<()>) {

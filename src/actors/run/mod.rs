@@ -14,7 +14,6 @@ mod elsewhere;
 mod end;
 mod first_requests;
 mod held;
-mod helper;
 mod hosts;
 mod learned;
 mod message;
@@ -30,11 +29,12 @@ mod requeue;
 mod robots;
 mod site_list;
 mod turns;
+mod worker_job;
 mod workers;
 
 pub use message::{
-    BlockPlace, BlocksEvent, Delivered, DeliveredBlock, Discard, EndPolls, Grant, HandOver, ListLeases, NodeHolds, NodeLost, NodeNews,
-    Poll, PollOptions, Push, ReannounceRun, Report, Requeue, SetPaused, SitePlace, StartReturned, Undelivered, WorkerNews,
+    AnswerPull, BlockPlace, BlocksEvent, Delivered, DeliveredBlock, Discard, EndPolls, Grant, ListLeases, NodeEvent, NodeHolds, NodeLost,
+    Poll, PollOptions, Push, ReannounceRun, Report, Requeue, SetPaused, SitePlace, StartReturned, Undelivered, WorkerEvent,
 };
 
 pub use opened::opened;
@@ -42,8 +42,8 @@ pub use requests::text_of;
 pub use requeue::MOST_REQUEUED;
 
 use super::context::BrokerContext;
-use super::dispatcher::RunReady;
 use super::involved::Involved;
+use super::placement::dispatcher::RunReady;
 use super::reply::Reply;
 use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell, Totals};
 use crate::domain::frontier::Frontier;
@@ -82,7 +82,7 @@ pub struct Blocks {
     discards: bool,
     worker: Option<WorkerId>,
     /// When its worker last received the order to start it.
-    start_told: Timestamp,
+    start_sent: Timestamp,
     /// A search for a worker is in progress.
     searching: bool,
     /// The allocator has, or may have, this run among those without a worker.
@@ -90,12 +90,12 @@ pub struct Blocks {
     /// When to search a worker again. `None`: the allocator notifies the run when one is eligible.
     search_at: Option<Timestamp>,
     /// The request to a job to start a worker.
-    called: Option<helper::Call>,
+    start_request: Option<worker_job::StartRequest>,
     pollers: VecDeque<Waiting>,
     /// The time at which the first poll expires, and its timer.
     poll_timer: Option<(Timestamp, SpawnHandle)>,
     announced: usize,
-    /// When its attempt began, as far as this actor knows.
+    /// When its attempt began; after a restart of the actor, when the actor started.
     attempt_began: Timestamp,
     /// The run is queued, waits for its next attempt, or reads its first requests.
     waits: bool,
@@ -161,9 +161,8 @@ impl RunActor {
     }
 
     fn announce_anyway(&mut self, ready: usize, sites: usize, ctx: &Context<Self>) {
-        let Some(dispatcher) = self.context.dispatcher() else { return };
         (self.kind.announced, self.kind.turns.announced) = (ready, sites);
-        dispatcher.run_ready(RunReady {
+        self.context.dispatcher.run_ready(RunReady {
             identity: self.identity(),
             run: self.link(ctx),
             priority: self.run.priority,
@@ -189,7 +188,7 @@ impl RunActor {
     /// Stores the begin of the attempt, unless it has ended; then the write of the end contains it. If the broker crashes before,
     /// the worker receives the order again, as after every restart.
     fn store_beginning(&mut self, ctx: &mut Context<Self>) {
-        if let Some(now) = self.kind.begun.take().filter(|_| !self.life.is_ending()) {
+        if let Some(now) = self.kind.begun.take().filter(|_| !self.lifecycle.is_ending()) {
             let write = self.store_begin(self.kind.worker, now);
             Self::then(ctx, write, |_, (), _| {});
         }
@@ -203,7 +202,7 @@ impl RunActor {
     }
 
     fn set_state(&mut self, state: RunState, ctx: &mut Context<Self>) {
-        if self.run.state == state || self.life.is_ending() {
+        if self.run.state == state || self.lifecycle.is_ending() {
             return;
         }
         if state == RunState::Running {
@@ -217,12 +216,12 @@ impl RunActor {
         Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
     }
 
-    /// Detects lost peers without a message, because a peer may have been lost before this actor or the registry could know it.
-    fn miss_peers(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
+    /// Detects lost peers without a message: a peer may have been lost before this actor or the registry started.
+    fn check_peers(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
         let times = self.context.times;
         let addresses = Arc::clone(&self.context.addresses);
-        let strange = now.plus_ms(-(times.worker_offline as i64));
-        if self.kind.frontier.forget_strangers(strange, |worker| addresses.workers.get(worker).is_some()) {
+        let since = now.plus_ms(-(times.worker_offline as i64));
+        if self.kind.frontier.forget_strangers(since, |worker| addresses.workers.get(worker).is_some()) {
             log::warn!("requeued blocks of a disconnected worker run_id={}", self.identity());
         }
         let silent = times.node_offline as i64;
@@ -256,9 +255,9 @@ impl RunActor {
         }
         self.kind.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
-        self.miss_peers(now, ctx);
+        self.check_peers(now, ctx);
         self.guard.stats().set_waiting(self.kind.frontier.counters().left);
-        self.ask_elsewhere();
+        self.request_elsewhere();
         self.announce(ctx);
         self.discard_over_bytes(ctx);
         self.serve_pollers(ctx);
@@ -365,11 +364,11 @@ impl Kind for Blocks {
             requeues: false,
             discards: false,
             worker: None,
-            start_told: Timestamp::default(),
+            start_sent: Timestamp::default(),
             searching: false,
             is_unplaced: false,
             search_at: None,
-            called: None,
+            start_request: None,
             pollers: VecDeque::new(),
             poll_timer: None,
             announced: 0,
@@ -389,13 +388,13 @@ impl Kind for Blocks {
 
     fn place(event: &BlocksEvent) -> &'static str {
         match event {
-            BlocksEvent::WorkerCalled { .. } => "run.worker_called",
+            BlocksEvent::WorkerStartAnswered { .. } => "run.worker_called",
         }
     }
 
     fn handle(run: &mut RunShell<Self>, event: BlocksEvent, ctx: &mut Ctx<Self>) {
         match event {
-            BlocksEvent::WorkerCalled { job, reason, answer } => run.worker_called(&job, &reason, answer, ctx),
+            BlocksEvent::WorkerStartAnswered { job, reason, answer } => run.worker_start_answered(&job, &reason, answer, ctx),
         }
     }
 
@@ -466,7 +465,7 @@ impl Kind for Blocks {
     }
 
     fn leave(run: &mut RunShell<Self>, _: &mut Ctx<Self>) {
-        run.let_go();
+        run.notify_peers();
     }
 }
 

@@ -19,7 +19,7 @@ fn ended(error: &FetchError, status: u16) -> Ended {
     }
 }
 
-/// How the try of a request ended that was given back; `None`: there was none, or the pause that it asked for counts.
+/// How the try of a request ended that was given back. `None`: there was no try, or the pause that the site requested counts instead.
 fn given_back(back: &GivenBack, is_pause: bool) -> Option<Outcome> {
     let (error, status) = (back.error.as_ref()?, back.status.unwrap_or(0));
     let ended = match (error.kind, status) {
@@ -36,7 +36,7 @@ pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     outcomes_of(index, |_| true)
 }
 
-/// The outcomes of some of the requests of a report. A pause counts if one of them asked for it, or if it is not known which did.
+/// The outcomes of some of the requests of a report. A pause counts if the response to one of them requested it, or if it is not known which response did.
 pub(super) fn outcomes_of(index: &Index, is_chosen: impl Fn(Fingerprint) -> bool) -> Vec<Outcome> {
     let retry_after = index.site.as_ref().and_then(|news| news.retry_after).map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
     let of_entry = |entry: &Entry| {
@@ -53,7 +53,7 @@ pub(super) fn outcomes_of(index: &Index, is_chosen: impl Fn(Fingerprint) -> bool
     let asks = askers.is_empty() || askers.iter().any(|print| is_chosen(*print));
     let asked = |retry_after_ms| Outcome { ended: Ended::Answered(429), elapsed_ms: 0, retry_after_ms };
     if retry_after.is_some() && asks {
-        // 0 means that the site asked for a pause without a duration.
+        // 0 means that the site requested a pause without a duration.
         all.push(asked(retry_after.filter(|ms| *ms > 0)));
     } else if all.is_empty() && back().any(|back| back.tries > 0 && back.error.is_none()) {
         all.push(asked(None));
@@ -67,7 +67,7 @@ pub(super) fn has_begun(index: &Index) -> bool {
     is_known || index.results.iter().any(|entry| entry.tries > 0) || index.back.iter().any(|back| back.error.is_some())
 }
 
-/// What the requests of a report say about sites without a pace, each with its request: whether they ask for a pause, do not answer, or
+/// What the requests of a report show about sites without a pace, each with its request: whether the sites request a pause, do not answer, or
 /// answer. Other errors of theirs, 5xx among them, hold off no site that its job does not pace.
 pub(super) fn unpaced_outcomes(index: &Index) -> Vec<(Fingerprint, Outcome)> {
     let plain = |ended| Outcome { ended, elapsed_ms: 0, retry_after_ms: None };
@@ -87,7 +87,7 @@ pub(super) fn unpaced_outcomes(index: &Index) -> Vec<(Fingerprint, Outcome)> {
         let is_known = paused.iter().any(|one| one.request_id == entry.request_id);
         all.extend(ended.filter(|_| !is_known).map(|ended| (entry.request_id, plain(ended))));
     }
-    // What another node may do better says nothing about the site.
+    // An error that another node may not have shows nothing about the site.
     let back = index.back.iter().filter_map(|back| {
         let error = back.error.as_ref().filter(|error| !error.kind.is_of_node())?;
         Some((back.request_id, plain(of_error(error)?)))

@@ -52,7 +52,7 @@ impl RunActor {
         *self.kind.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
     }
 
-    /// Applies a delay that a site asks for. Returns true if it is longer than that of the other rules and applies from now on.
+    /// Applies a delay that a site requires. Returns true if it is longer than that of the other rules and applies from now on.
     pub(super) fn slow_down(&mut self, site: SiteNo, delay_ms: u32) -> bool {
         let pace = self.pace(site);
         if delay_ms <= pace.delay_ms {
@@ -71,7 +71,7 @@ impl RunActor {
         true
     }
 
-    /// Applies the longest delay that robots.txt files of the hosts of a domain ask for, also those that only other runs know.
+    /// Applies the longest delay that the robots.txt files of the hosts of a domain require, including files that only other runs have read.
     pub(super) fn slow_down_with_domain(&mut self, site: SiteNo) {
         let policy = &self.run.queue.sites;
         if policy.by == SiteBy::Domain && policy.robots != Some(false) {

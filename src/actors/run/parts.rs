@@ -54,11 +54,11 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     }
     // Each request may occur at most once.
     let mut open: HashMap<Fingerprint, usize> = prints.iter().enumerate().map(|(place, print)| (*print, place)).collect();
-    let (mut done, mut strange) = (Vec::with_capacity(prints.len()), None);
+    let (mut done, mut first_unknown) = (Vec::with_capacity(prints.len()), None);
     for (i, entry) in index.results.iter().enumerate() {
         match open.remove(&entry.request_id) {
             Some(place) => done.push(place),
-            None => strange = strange.or(Some(i)),
+            None => first_unknown = first_unknown.or(Some(i)),
         }
     }
     if index.part && done.is_empty() && !index.results.is_empty() {
@@ -67,14 +67,14 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     let unknown = |member: &str, i: usize, print: Fingerprint| {
         Problem::invalid(format!("{member}[{i}].requestId"), format!("{print} is not a request of this block, or occurs twice"))
     };
-    if let Some(i) = strange {
+    if let Some(i) = first_unknown {
         return Err(unknown("results", i, index.results[i].request_id));
     }
     let (mut back, mut tries) = (Vec::new(), HashMap::new());
-    for (i, given) in index.back.iter().enumerate() {
-        back.push(open.remove(&given.request_id).ok_or_else(|| unknown("back", i, given.request_id))?);
-        if given.tries > 0 {
-            tries.insert(given.request_id, given.tries);
+    for (i, given_back) in index.back.iter().enumerate() {
+        back.push(open.remove(&given_back.request_id).ok_or_else(|| unknown("back", i, given_back.request_id))?);
+        if given_back.tries > 0 {
+            tries.insert(given_back.request_id, given_back.tries);
         }
     }
     let mut rest: Vec<usize> = open.into_values().collect();
@@ -93,22 +93,22 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     }
     let is_changed = !rest.is_empty() || !back.is_empty();
     for place in rest {
-        index.results.push(failed(prints[place], FetchErrorKind::NotReported, "the node did not mention it"));
+        index.results.push(failed(prints[place], FetchErrorKind::NotReported, "the node did not report it"));
         done.push(place);
     }
-    let given = index.back.clone();
+    let given_back = index.back.clone();
     let block_id = index.block_id;
     let pack = if is_changed { renamed(&mut index, &pack, block_id)? } else { pack };
-    if given.is_empty() {
+    if given_back.is_empty() {
         return Ok(Meaning::Whole { index, pack });
     }
-    // What was given back says something of the site and of the node; it is not stored.
-    index.back = given;
+    // Requests that were given back describe the state of the site and of the node. They are not stored.
+    index.back = given_back;
     let [done, back] = payload.cut([&done, &back], &tries)?;
     Ok(Meaning::Back { index, pack, done, back })
 }
 
-/// The stored form of the pack: for this block, and without index fields that are meant only for the broker.
+/// The stored form of the pack: for this block, and without the index fields that only the broker needs.
 pub(super) fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, Problem> {
     (index.block_id, index.part, index.back) = (block_id, false, Vec::new());
     let site = index.site.take();
@@ -170,14 +170,14 @@ impl RunActor {
         ctx: &mut Context<Self>,
     ) {
         self.leaves_node(seq, ctx);
-        let shunned = self.is_for_another(&index).then_some(index.node_id);
+        let avoided = self.is_for_another(&index).then_some(index.node_id);
         if index.results.is_empty() {
             let write = self.split((seq, &back), None, None);
             Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
                 this.kind.frontier.given_back(seq);
                 this.kind.cache.put_ready(seq, back);
                 reply.send(Ok(Reported { success: 0, error: 0 }));
-                shunned.into_iter().for_each(|node| this.prefer_another(seq, node));
+                avoided.into_iter().for_each(|node| this.prefer_another(seq, node));
                 this.announce(ctx);
             });
             return;
@@ -196,7 +196,7 @@ impl RunActor {
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.kind.frontier.stored(rest, 0);
             this.kind.cache.put_ready(rest, back);
-            shunned.into_iter().for_each(|node| this.prefer_another(rest, node));
+            avoided.into_iter().for_each(|node| this.prefer_another(rest, node));
             this.kind.frontier.reported(seq, success, error);
             this.kind.frontier.count_bytes(bytes);
             this.kind.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });

@@ -18,7 +18,7 @@ impl RunActor {
 
     /// The blocks, and the sites with a free turn, that nodes could receive now.
     pub(super) fn offered(&mut self, ctx: &mut Context<Self>) -> (usize, usize) {
-        if self.life.is_ending() || self.dispatches_nothing() {
+        if self.lifecycle.is_ending() || self.dispatches_nothing() {
             return (0, 0);
         }
         (self.kind.frontier.ready(), self.ready_sites(ctx))
@@ -29,7 +29,7 @@ impl Handler<SetPaused> for RunActor {
     type Result = ();
     fn handle(&mut self, SetPaused { is_paused, reply }: SetPaused, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.set_paused");
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return reply.send(Err(self.over()));
         }
         if is_paused != self.is_paused() {

@@ -87,7 +87,7 @@ impl RunActor {
     }
 
     fn push(&mut self, acks: &[BlockId], batch: &RequestBatch, reply: Reply<Pushed>, ctx: &mut Context<Self>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return reply.send(Err(self.over()));
         }
         if self.context.store.is_busy() {

@@ -92,7 +92,7 @@ fn repetitions(blocks: &[FailedBlock], chosen: &BTreeMap<Seq, HashSet<Fingerprin
 
 impl RunActor {
     fn requeue(&mut self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>, reply: Reply<Requeued>, ctx: &mut Context<Self>) {
-        if self.life.is_ending() {
+        if self.lifecycle.is_ending() {
             return reply.send(Err(self.over()));
         }
         if self.kind.requeues || self.context.store.is_busy() {
@@ -102,7 +102,7 @@ impl RunActor {
         let read = self.context.store.read(ReadFailures { no: self.run.no, seqs: chosen.keys().copied().collect() });
         Self::then(ctx, read, move |this, blocks, ctx| {
             this.kind.requeues = false;
-            if this.life.is_ending() {
+            if this.lifecycle.is_ending() {
                 return reply.send(Err(this.over()));
             }
             match repetitions(&blocks, &chosen) {

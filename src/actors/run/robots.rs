@@ -34,8 +34,8 @@ const DEFAULT_AGENT: &str = "webloom";
 const RESEND_MS: i64 = 2_000;
 /// A redirect leads to a site that this run uses: it is tried again after this many milliseconds.
 pub(super) const TARGET_AGAIN_MS: i64 = 500;
-/// A redirect leads to a site that may not be asked yet: it is tried again after this many milliseconds at most, since an operator may
-/// release the site.
+/// A redirect leads to a site that must not be requested yet: it is tried again after this many milliseconds at most, because an operator
+/// may release the site.
 const MOST_TARGET_WAIT_MS: i64 = 30_000;
 /// A fetch without any message for this many milliseconds is given up.
 const PATIENCE_MS: i64 = 180_000;
@@ -126,7 +126,7 @@ impl RunActor {
 
     fn probe(&mut self, url: &Url, key: RobotsKey, (site, granted): (SiteNo, Granted), sink: Sink, ctx: &mut Context<Self>) {
         let moved = self.kind.turns.moved_robots.get(&key).map(|moved| moved.url.clone());
-        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.life.is_ending() && !self.dispatches_nothing()) else {
+        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.lifecycle.is_ending() && !self.dispatches_nothing()) else {
             self.turn_over(site, 0, ctx);
             return sink.nothing();
         };
@@ -325,7 +325,8 @@ impl RunActor {
         self.robots_known(probe.site, probe.key, known, ctx);
     }
 
-    /// The node found no way to the file: another node is tried at once. An only node is not asked again for what its owner refuses.
+    /// The node could not reach the site: another node is tried at once. If there is only one node and its settings refuse the URL, it is not
+    /// tried again.
     fn note_failed_probe(&mut self, known: &mut KnownRobots, error: FetchError, probe: &Probe) {
         let is_refused = error.kind == FetchErrorKind::Refused;
         let (origin, kind, failures) = (&probe.key.0, error.kind.name(), known.failures);

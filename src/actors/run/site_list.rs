@@ -10,7 +10,7 @@ use crate::protocol::sites::{HeldOutput, RunSiteOutput};
 use actix::Handler;
 use std::collections::{HashMap, HashSet};
 
-/// Up to this number of sites each is asked whether it is held. Of more, those are counted that are held under their own name.
+/// Up to this number of sites, each site is checked for holds. With more sites, only holds under the site's own name are counted.
 const MOST_LOOKED_UP: usize = 2_000;
 
 impl RunActor {

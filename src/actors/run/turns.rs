@@ -5,13 +5,13 @@ use super::cache::{Finished, Payload};
 use super::held::Addressed;
 use super::parts::{failed, final_entry};
 use super::robots::TARGET_AGAIN_MS;
-use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
+use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::Reply;
 use crate::actors::sites::{KnownRobots, RobotsKey};
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use crate::domain::request::unpack;
 use crate::domain::robots::Verdict;
 use crate::domain::sites::{Granted, Pace};
@@ -30,7 +30,7 @@ use url::Url;
 const MOST_COUNTED: usize = 1_024;
 /// Maximum number of sites that are tried for one turn, before the next grant is needed.
 const MOST_ASKED: usize = 64;
-/// A host whose address is in use by another host of the run asks again after this many milliseconds.
+/// A host whose address is in use by another host of the run requests a turn again after this many milliseconds.
 const SAME_ADDRESS_AGAIN_MS: i64 = 250;
 /// After this many consecutive failures to fetch a robots.txt, the requests of its origin fail.
 pub(super) const MOST_ROBOTS_FAILURES: u32 = 3;
@@ -69,7 +69,7 @@ pub(super) struct Turns {
 #[derive(Debug)]
 pub(super) enum Sink {
     /// A node with a free slot.
-    Node { to: NodeHandle, permit: NodePermit },
+    Node { to: NodeHandle, permit: Permit<NodeSlot> },
     /// A node that requested a block.
     Call { node: NodeId, to: NodeHandle, reply: Reply<Option<Block>> },
 }
@@ -77,13 +77,13 @@ pub(super) enum Sink {
 impl Sink {
     pub fn node(&self) -> NodeId {
         match self {
-            Self::Node { permit, .. } => permit.node(),
+            Self::Node { permit, .. } => permit.slot().node,
             Self::Call { node, .. } => *node,
         }
     }
 
     pub fn keeps_pace(&self) -> bool {
-        matches!(self, Self::Node { permit, .. } if permit.keeps_pace())
+        matches!(self, Self::Node { permit, .. } if permit.slot().keeps_pace)
     }
 
     /// Answers that there is no block.
@@ -95,7 +95,7 @@ impl Sink {
 
     /// Sends a block with its requests.
     pub fn send(self, block: Block, payload: &Payload) {
-        let room = if block.pace.is_some() { Room::Site } else { Room::Block };
+        let slot_kind = if block.pace.is_some() { SlotKind::Site } else { SlotKind::Block };
         match self {
             Self::Node { to, permit } => {
                 to.send_block(SendBlock {
@@ -106,7 +106,7 @@ impl Sink {
                 });
             }
             Self::Call { to, reply, .. } => {
-                to.holds(Holds { identity: block.identity, block_id: block.block_id, attempt: block.attempt, room });
+                to.holds(Holds { identity: block.identity, block_id: block.block_id, attempt: block.attempt, slot_kind });
                 reply.send(with_requests(block, &payload.requests, payload.raw_length).map(Some).map_err(|error| {
                     log::error!("failed to read the stored requests of a block: {error}");
                     Problem::internal()
@@ -185,7 +185,7 @@ impl RunActor {
                 continue;
             }
             let mut board = self.context.sites.board();
-            // A host may be held, and its address not: by hand, or from a time when its address was not known.
+            // A host may be held and its address not: by an operator, or since a time when its address was not known.
             let host = self.kind.frontier.site_name(site);
             let held = if host == name { None } else { board.held(&host, now) };
             let taken = held.map_or_else(|| board.take(&name, pace, identity, until, now), Err);
@@ -204,7 +204,7 @@ impl RunActor {
     /// Dispatches a block of a site to a node, if a site is free.
     pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let taken = if self.life.is_ending() || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now, ctx) };
+        let taken = if self.lifecycle.is_ending() || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now, ctx) };
         let Some((site, granted)) = taken else { return sink.nothing() };
         let Some((seq, lease)) = self.kind.frontier.lease_at(site, sink.node(), now) else {
             self.turn_over(site, 0, ctx);
@@ -216,7 +216,7 @@ impl RunActor {
 
     /// Sends a leased block, as far as robots.txt permits.
     pub(super) fn judge_block(&mut self, seq: Seq, payload: Payload, turn: Option<(SiteNo, Granted)>, sink: Sink, ctx: &mut Context<Self>) {
-        if self.life.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+        if self.lifecycle.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
         }
         // Keep the payload cached, in case the block is not sent.
@@ -293,7 +293,7 @@ impl RunActor {
         }
     }
 
-    /// The verdict of robots.txt on the requests of a block, and the longest delay that it asks for.
+    /// The verdict of robots.txt on the requests of a block, and the longest delay that it requires.
     pub(super) fn judge(&self, payload: &Payload, is_free: bool) -> Result<(Judged, u32), Problem> {
         let (policy, mut delay_ms) = (&self.run.queue.sites, 0);
         if policy.robots == Some(false) {
@@ -372,7 +372,7 @@ impl RunActor {
             this.kind.frontier.reported(part, 0, error);
             this.kind.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             this.serve_pollers(ctx);
-            if this.life.is_ending() || this.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+            if this.lifecycle.is_ending() || this.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
                 return sink.nothing();
             }
             this.send_turn(seq, stays, turn, sink, ctx);
@@ -397,7 +397,7 @@ impl RunActor {
             this.kind.frontier.stored(rest, 0);
             this.kind.cache.put_ready(rest, others);
             this.announce(ctx);
-            if this.life.is_ending() || this.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+            if this.lifecycle.is_ending() || this.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
                 return sink.nothing();
             }
             let pace = this.pace_of(site, granted);

@@ -1,10 +1,10 @@
 //! The worker of a run: one at a time, replaced when it is lost.
 
-use super::{Choice, RunActor, StartReturned, WorkerNews};
+use super::{Choice, RunActor, StartReturned, WorkerEvent};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
-use crate::domain::worker_pool::Ask;
+use crate::domain::worker_pool::WorkerRequest;
 use crate::protocol::worker::{StartRun, ToWorker};
 use crate::store::SetStartReturned;
 use actix::{Context, Handler};
@@ -16,32 +16,34 @@ const REPEAT_START_MS: i64 = 30_000;
 
 impl RunActor {
     pub(super) fn find_worker(&mut self, ctx: &Context<Self>) {
-        if !self.life.is_ending() && !self.kind.waits && self.kind.worker.is_none() {
+        if !self.lifecycle.is_ending() && !self.kind.waits && self.kind.worker.is_none() {
             self.search(ctx);
         }
     }
 
     /// Sends a request to the allocator, unless one is being answered.
     pub(super) fn search(&mut self, ctx: &Context<Self>) {
-        // If the allocator is missing, it is being rebuilt and notifies all runs.
-        if let Some(allocator) = self.context.allocator().filter(|_| !self.kind.searching) {
+        // If the allocator is being rebuilt, the registry notifies all runs afterwards.
+        if !self.kind.searching {
             (self.kind.searching, self.kind.is_unplaced) = (true, true);
             let class = self.run.class_name.as_str().into();
-            allocator.find_worker(Box::new(Ask::of_run(&self.run, class, Arc::clone(&self.run.queue.workers))), self.link(ctx));
+            self.context
+                .allocator
+                .find_worker(Box::new(WorkerRequest::of_run(&self.run, class, Arc::clone(&self.run.queue.workers))), self.link(ctx));
         }
     }
 
     /// The run needs no worker any more.
     pub(super) fn stop_searching(&self) {
-        if let Some(allocator) = self.context.allocator().filter(|_| self.kind.is_unplaced) {
-            allocator.withdraw((self.identity(), 0));
+        if self.kind.is_unplaced {
+            self.context.allocator.withdraw((self.identity(), 0));
         }
     }
 
     pub(super) fn found(&mut self, choice: Choice, ctx: &mut Context<Self>) {
         (self.kind.searching, self.kind.search_at) = (false, None);
         self.kind.is_unplaced = choice.worker.is_err();
-        if self.kind.worker.is_some() || self.life.is_ending() {
+        if self.kind.worker.is_some() || self.lifecycle.is_ending() {
             return;
         }
         if self.kind.waits {
@@ -54,9 +56,9 @@ impl RunActor {
         };
         self.kind.worker = Some(id);
         self.kind.involved.add_worker(id);
-        self.kind.called = None;
+        self.kind.start_request = None;
         self.run.reason = None;
-        self.tell_start(id);
+        self.send_start(id);
         if self.run.state == RunState::Pending {
             self.set_scheduled(ctx);
         }
@@ -70,18 +72,18 @@ impl RunActor {
     /// Repeats a start order that was not answered, because it may have been lost on its way to a worker in polling mode, whose
     /// messages are not acknowledged. A worker that already has the run ignores it.
     pub(super) fn repeat_start(&mut self, now: Timestamp) {
-        let silent = now.since_ms(self.kind.start_told) >= REPEAT_START_MS;
+        let silent = now.since_ms(self.kind.start_sent) >= REPEAT_START_MS;
         let is_told = self.kind.frontier.start_returned() && self.run.state != RunState::Scheduled;
-        if let Some(id) = self.kind.worker.filter(|_| silent && !self.life.is_ending() && !is_told) {
-            self.tell_start(id);
+        if let Some(id) = self.kind.worker.filter(|_| silent && !self.lifecycle.is_ending() && !is_told) {
+            self.send_start(id);
         }
     }
 
-    fn tell_start(&mut self, id: WorkerId) {
-        self.kind.start_told = Timestamp::steady();
+    fn send_start(&mut self, id: WorkerId) {
+        self.kind.start_sent = Timestamp::steady();
         let Some(worker) = self.context.addresses.workers.get(id) else {
             // It is gone, and the registry is about to forget it.
-            (self.kind.worker, self.kind.search_at) = (None, Some(self.kind.start_told));
+            (self.kind.worker, self.kind.search_at) = (None, Some(self.kind.start_sent));
             return;
         };
         worker.send(ToWorker::Start(StartRun {
@@ -97,13 +99,13 @@ impl RunActor {
         }));
     }
 
-    fn gone(&mut self, id: WorkerId, ctx: &mut Context<Self>) {
+    fn worker_lost(&mut self, id: WorkerId, ctx: &mut Context<Self>) {
         self.kind.involved.remove_worker(id);
         if self.kind.frontier.worker_gone(id) {
             self.serve_pollers(ctx);
         }
         if self.kind.worker == Some(id) {
-            log::warn!("worker of a run lost, searching another one run_id={} worker_id={id}", self.identity());
+            log::warn!("worker of a run lost, searching for another one run_id={} worker_id={id}", self.identity());
             self.kind.worker = None;
             self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
             self.find_worker(ctx);
@@ -111,17 +113,17 @@ impl RunActor {
     }
 }
 
-impl Handler<WorkerNews> for RunActor {
+impl Handler<WorkerEvent> for RunActor {
     type Result = ();
-    fn handle(&mut self, news: WorkerNews, ctx: &mut Self::Context) {
+    fn handle(&mut self, event: WorkerEvent, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.worker_news");
-        match news {
-            WorkerNews::Changed => {
+        match event {
+            WorkerEvent::Changed => {
                 self.kind.is_unplaced = false;
                 self.find_worker(ctx);
             }
-            WorkerNews::AllocatorRestarted => {
-                // The new one knows nothing of this run, also if it has an answer of the last one.
+            WorkerEvent::AllocatorRestarted => {
+                // The new allocator does not have this run, even if the last one has answered it.
                 (self.kind.searching, self.kind.chosen) = (false, None);
                 if self.kind.waits && self.run.is_ahead() {
                     self.search(ctx);
@@ -129,8 +131,8 @@ impl Handler<WorkerNews> for RunActor {
                     self.find_worker(ctx);
                 }
             }
-            WorkerNews::Found(choice) => self.found(choice, ctx),
-            WorkerNews::Has(id) => {
+            WorkerEvent::Found(choice) => self.found(choice, ctx),
+            WorkerEvent::Continues(id) => {
                 // The worker kept the run during a reconnect, or during a restart of the broker. If another worker was started in
                 // the meantime, both may continue: a block is delivered to one of them and acknowledged once.
                 if self.kind.worker.is_none() {
@@ -139,12 +141,12 @@ impl Handler<WorkerNews> for RunActor {
                     self.run.reason = None;
                 }
                 if !self.kind.frontier.start_returned() && self.kind.worker == Some(id) {
-                    self.tell_start(id);
+                    self.send_start(id);
                 }
             }
-            WorkerNews::Back(id) if self.kind.worker == Some(id) => self.tell_start(id),
-            WorkerNews::Back(_) => {}
-            WorkerNews::Gone(id) => self.gone(id, ctx),
+            WorkerEvent::Restarted(id) if self.kind.worker == Some(id) => self.send_start(id),
+            WorkerEvent::Restarted(_) => {}
+            WorkerEvent::Lost(id) => self.worker_lost(id, ctx),
         }
     }
 }
@@ -153,7 +155,7 @@ impl Handler<StartReturned> for RunActor {
     type Result = ();
     fn handle(&mut self, m: StartReturned, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.start_returned");
-        if self.life.is_ending() || self.kind.frontier.start_returned() {
+        if self.lifecycle.is_ending() || self.kind.frontier.start_returned() {
             return m.reply.send(Ok(())); // repeated message
         }
         if let Some(error) = m.error {

@@ -41,7 +41,7 @@ impl<K: Kind> RunShell<K> {
     /// Ends the run or its attempt, unless that was decided before.
     pub(in crate::actors) fn end(&mut self, state: RunState, reason: Option<String>, ctx: &mut Ctx<K>) {
         let now = Timestamp::now();
-        let Some(end) = self.life.end(&self.run, state, reason, now, crate::actors::chance()) else { return };
+        let Some(end) = self.lifecycle.end(&self.run, state, reason, now, crate::actors::chance()) else { return };
         K::ending(self, ctx);
         // The kinds with instances have spans of these.
         let has_instances = matches!(K::KIND, JobKind::Task | JobKind::Application);

@@ -118,7 +118,7 @@ pub struct RunShell<K: Kind> {
     pub(in crate::actors) context: BrokerContext,
     pub(in crate::actors) run: Box<Run>,
     pub(in crate::actors) epoch: i64,
-    pub(in crate::actors) life: LifeCycle,
+    pub(in crate::actors) lifecycle: LifeCycle,
     /// Callers that wait for the end.
     done: Vec<Done>,
     /// When this attempt began, if it began under this actor.
@@ -138,7 +138,7 @@ impl<K: Kind> RunShell<K> {
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, run: Box<Run>, epoch: i64, stored: K::Stored) -> Self {
         let kind = K::new(&context, &run, epoch, stored);
-        Self { guard, context, run, epoch, life: LifeCycle::new(), done: Vec::new(), began: None, kind }
+        Self { guard, context, run, epoch, lifecycle: LifeCycle::new(), done: Vec::new(), began: None, kind }
     }
 
     /// Its own handle.
@@ -185,7 +185,7 @@ impl<K: Kind> RunShell<K> {
 
     /// Begins an attempt, unless the run is ending.
     pub(in crate::actors) fn begin(&mut self, ctx: &mut Ctx<K>) {
-        if self.life.begin() {
+        if self.lifecycle.begin() {
             K::begin(self, ctx);
         }
     }
@@ -275,7 +275,7 @@ impl<K: Kind> RunShell<K> {
     }
 
     fn withdraw(&mut self, ctx: &mut Ctx<K>) -> bool {
-        let is_withdrawn = self.life.withdraw(&self.run, K::is_untouched(self));
+        let is_withdrawn = self.lifecycle.withdraw(&self.run, K::is_untouched(self));
         if is_withdrawn {
             K::withdrawn(self);
             self.guard.finish();
@@ -301,7 +301,7 @@ impl<K: Kind> Handler<Control> for RunShell<K> {
             Control::Describe(reply) => reply.send(Ok(self.output())),
             Control::CheckQueue => self.check_queue(ctx),
             Control::Withdraw(reply) => reply.send(Ok(self.withdraw(ctx))),
-            Control::Stop { reason, by, reply } => match self.life.check_stop() {
+            Control::Stop { reason, by, reply } => match self.lifecycle.check_stop() {
                 Err(NoStop::Over) => reply.send(Err(self.over())),
                 Err(NoStop::Retrying) => reply.send(Err(retrying())),
                 Ok(()) => {

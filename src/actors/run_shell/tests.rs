@@ -1,9 +1,10 @@
 //! The orders of the messages and writes of a run. Its ports record: no other actor runs.
 
 use super::{AtWork, Control, Ctx, Kind, RunLink, RunShell};
-use crate::actors::allocator::{AllocatorHandle, WorkerPermit};
 use crate::actors::brokers::{Brokers, Role};
 use crate::actors::context::{BrokerContext, Times};
+use crate::actors::placement::allocator::ReleaseSlot;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::registry::RegistryHandle;
 use crate::actors::reply::{Answer, reply};
 use crate::actors::run::{Blocks, Choice, StoredBlocks};
@@ -251,19 +252,22 @@ fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
             |_| {},
             async move |stage: Stage| {
                 let worker = WorkerId::random();
-                let allocator = AllocatorHandle(stage.recording.link(ChildKey::Allocator));
-                stage.context.addresses.set_allocator(allocator.clone());
+                let allocator = stage.recording.link(ChildKey::Allocator);
+                stage.context.allocator.0.set(allocator.clone());
                 stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
                 let actor = stage.start::<Task>(Vec::new()).await;
                 if !is_stored {
                     stage.adopt().await;
                 }
-                actor.link.tell(TaskEvent::Granted(0, WorkerPermit::new(worker, 1, allocator)));
+                actor.link.tell(TaskEvent::Granted(
+                    0,
+                    Permit::new(WorkerSlot { worker }, move || allocator.tell(ReleaseSlot { worker, incarnation: 1 })),
+                ));
                 let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "success", "result": 7 });
                 actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
                 actor.over().await;
                 let end: &[&str] = if is_stored { &["Settled", "RunEnded"] } else { &["Died"] };
-                assert_eq!(stage.recording.names(), [&["AskPlace", "Hold", "ReleasePlace", "LetGo"], end].concat());
+                assert_eq!(stage.recording.names(), [&["RequestSlot", "SendOrder", "ReleaseSlot", "ReleaseTask"], end].concat());
                 assert_eq!(stage.stored().await.result.as_deref(), is_stored.then_some("7"));
             },
         );
@@ -283,7 +287,7 @@ fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
                 actor.link.0.tell(Control::Withdraw(reply));
                 assert_eq!(answer.wait().await.ok(), Some(is_withdrawn));
                 assert_eq!(actor.address.connected(), !is_withdrawn);
-                assert_eq!(stage.recording.names(), [""; 0], "the job tells the registry");
+                assert_eq!(stage.recording.names(), [""; 0], "the job notifies the registry");
             },
         );
     }
@@ -292,7 +296,7 @@ fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
 /// A stage for a run of a block job, with an allocator and a worker.
 async fn block_run(stage: &Stage, planned: Option<Timestamp>) -> (Started<Blocks>, WorkerId) {
     let worker = WorkerId::random();
-    stage.context.addresses.set_allocator(AllocatorHandle(stage.recording.link(ChildKey::Allocator)));
+    stage.context.allocator.0.set(stage.recording.link(ChildKey::Allocator));
     stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
     let properties = Arc::new([("NoWorker".to_owned(), "wait".to_owned())].into());
     let stored = StoredBlocks::new(&stage.stored().await, properties);
@@ -305,7 +309,7 @@ fn found(actor: &Started<Blocks>, worker: Result<WorkerId, NotEligible>) {
 }
 
 #[test]
-fn a_block_run_asks_again_when_a_worker_may_be_there() {
+fn a_block_run_searches_again_when_a_worker_may_be_eligible() {
     on_stage(
         JobKind::Block,
         |_| {},
@@ -334,7 +338,7 @@ fn a_block_run_that_ends_without_a_worker_leaves_the_allocator() {
             let (actor, _) = block_run(&stage, None).await;
             found(&actor, Err(NotEligible::Unsuitable));
             actor.stop("by hand").wait().await.expect("it stops");
-            assert_eq!(stage.recording.names(), ["FindWorker", "WithdrawAsk", "RunEnded"]);
+            assert_eq!(stage.recording.names(), ["FindWorker", "WithdrawRequest", "RunEnded"]);
         },
     );
 }

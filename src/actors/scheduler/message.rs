@@ -1,7 +1,7 @@
 //! Messages to the scheduler, and its handle.
 
 use super::Scheduler;
-use crate::actors::supervision::Link;
+use crate::actors::supervision::CurrentLink;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use actix::Message;
@@ -19,8 +19,8 @@ pub struct Planned {
 }
 
 /// Handle to the scheduler for other modules.
-#[derive(Debug, Clone)]
-pub struct SchedulerHandle(pub(in crate::actors) Link<Scheduler>);
+#[derive(Debug, Clone, Default)]
+pub struct SchedulerHandle(pub(in crate::actors) CurrentLink<Scheduler>);
 
 impl SchedulerHandle {
     /// Sets the next scheduled time of the job; the scheduler sends `Due` a little earlier.

@@ -13,7 +13,7 @@ use crate::domain::time::Timestamp;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Identifies a child of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,6 +122,48 @@ impl<A: Actor> Link<A> {
     }
 }
 
+/// A link to an actor that the broker has once. It stays valid when the registry replaces the actor. Messages before the first start are
+/// lost, as are those between a crash and the restart.
+pub struct CurrentLink<A: Actor>(Arc<RwLock<Option<Link<A>>>>);
+
+impl<A: Actor> CurrentLink<A> {
+    /// From now on messages go to this actor.
+    pub fn set(&self, link: Link<A>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(link);
+    }
+
+    /// See [`Link::tell`].
+    pub fn tell<M>(&self, message: M)
+    where
+        M: Message + Send + std::fmt::Debug + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+    {
+        if let Some(link) = &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+            link.tell(message);
+        }
+    }
+}
+
+impl<A: Actor> Clone for CurrentLink<A> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<A: Actor> Default for CurrentLink<A> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<A: Actor> std::fmt::Debug for CurrentLink<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// The messages that a test sent, in order: links of a test record them instead of sending them to an actor.
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
@@ -137,17 +179,17 @@ impl Recording {
 
     /// Adds something.
     pub fn push(&self, text: String) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
     /// Number of messages since the last call of [`Self::names`].
     pub fn count(&self) -> usize {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// What was recorded since the last call: the names of the messages.
     pub fn names(&self) -> Vec<String> {
-        let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         texts.iter().map(|text| text.chars().take_while(|c| c.is_alphanumeric()).collect()).collect()
     }
 }

@@ -1,14 +1,14 @@
 //! Carries out the effects that the state machine of a task decided.
 
 use super::{Task, TaskActor};
-use crate::actors::allocator::WorkerPermit;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::run_shell::{Ctx, Ended};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
 use crate::domain::task::state_machine::{AVERAGE_OF, Effect, Phase};
 use crate::domain::time::Timestamp;
 use crate::domain::trace::{Attempt, Peer, SpanId};
-use crate::domain::worker_pool::Ask;
+use crate::domain::worker_pool::WorkerRequest;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef};
 use crate::store::{AverageTime, EndInstance, FinishTask, NextAsked, RetryTask, WithNext};
 use actix::{ActorFutureExt, AsyncContext, fut::wrap_future};
@@ -21,29 +21,27 @@ impl TaskActor {
     pub(super) fn carry_out(&mut self, effect: Effect, ctx: &mut Ctx<Task>) {
         match effect {
             // A later decision may have made these two effects obsolete.
-            Effect::Ask(i) if self.kind.machine.instances[i].phase == Phase::Asking => self.ask(i, ctx),
-            Effect::Send(i, worker) if self.kind.machine.instances[i].phase == Phase::At(worker) => self.send(i, worker, ctx),
-            Effect::Ask(_) | Effect::Send(..) => {}
-            Effect::Place => self.place(ctx),
+            Effect::RequestSlot(i) if self.kind.machine.instances[i].phase == Phase::Requesting => self.request_slot(i, ctx),
+            Effect::Send(i, worker) if self.kind.machine.instances[i].phase == Phase::AtWorker(worker) => self.send(i, worker, ctx),
+            Effect::RequestSlot(_) | Effect::Send(..) => {}
+            Effect::DecideInstances => self.place(ctx),
             Effect::ReadAverage(i, attempt, since_ms) => self.read_average(i, attempt, since_ms, ctx),
-            Effect::Withdraw(i) => {
-                if let Some(allocator) = self.context.allocator() {
-                    allocator.withdraw((self.run.identity, i as u32));
-                }
+            Effect::WithdrawRequest(i) => {
+                self.context.allocator.withdraw((self.run.identity, i as u32));
             }
             Effect::Cancel(i, worker, attempt, reason) => {
                 if let Some(worker) = self.context.addresses.workers.get(worker) {
                     worker.cancel(self.task(i, attempt), reason);
                 }
             }
-            Effect::LetGo(i, worker, attempt) => {
+            Effect::Release(i, worker, attempt) => {
                 self.kind.parts[i].permit = None;
                 if let Some(worker) = self.context.addresses.workers.get(worker) {
-                    worker.let_go(self.task(i, attempt));
+                    worker.release_task(self.task(i, attempt));
                 }
             }
             Effect::Settle(i, worker, attempt) => self.settle(worker, self.task(i, attempt), None),
-            Effect::Again(i, not_before, reason) => self.store_attempt(i, not_before, reason, ctx),
+            Effect::Retry(i, not_before, reason) => self.store_attempt(i, not_before, reason, ctx),
             Effect::InstanceOver(i) => self.store_instance(i, ctx),
             Effect::Finish(state, reason) => self.finish(state, reason, ctx),
         }
@@ -59,32 +57,29 @@ impl TaskActor {
         }
     }
 
-    pub(super) fn ask(&mut self, i: usize, ctx: &mut Ctx<Task>) {
-        // If the allocator is missing, it is restarting and will request the state of all tasks.
-        let Some(allocator) = self.context.allocator() else { return };
-        allocator.ask(Box::new(self.wish(i)), self.link(ctx));
+    pub(super) fn request_slot(&mut self, i: usize, ctx: &mut Ctx<Task>) {
+        // If the allocator is being rebuilt, the task requests the slot again afterwards.
+        self.context.allocator.request_slot(Box::new(self.request(i)), self.link(ctx));
     }
 
     /// The request of an instance to the allocator.
-    pub(super) fn wish(&self, i: usize) -> Ask {
-        Ask {
-            asker: (self.run.identity, i as u32),
+    pub(super) fn request(&self, i: usize) -> WorkerRequest {
+        WorkerRequest {
+            requester: (self.run.identity, i as u32),
             excluded: self.kind.machine.instances[i].excluded.clone(),
             only: self.kind.parts[i].only,
             needs_slot: true,
-            ..Ask::of_run(&self.run, Arc::clone(&self.kind.handler), Arc::clone(&self.kind.settings))
+            ..WorkerRequest::of_run(&self.run, Arc::clone(&self.kind.handler), Arc::clone(&self.kind.settings))
         }
     }
 
     pub(super) fn occupy(&mut self, i: usize, worker: WorkerId, ctx: &Ctx<Task>) {
-        if let Some(allocator) = self.context.allocator() {
-            allocator.occupy(worker, i as u32, self.link(ctx));
-        }
+        self.context.allocator.occupy_slot(worker, i as u32, self.link(ctx));
     }
 
-    pub(super) fn has_permit(&mut self, i: usize, permit: WorkerPermit) {
-        self.kind.involved.add_worker(permit.worker());
-        self.kind.parts[i].worker = Some(permit.worker());
+    pub(super) fn set_permit(&mut self, i: usize, permit: Permit<WorkerSlot>) {
+        self.kind.involved.add_worker(permit.slot().worker);
+        self.kind.parts[i].worker = Some(permit.slot().worker);
         self.kind.parts[i].permit = Some(permit);
     }
 
@@ -111,7 +106,7 @@ impl TaskActor {
         let part = &mut self.kind.parts[i];
         (part.began, part.progress, part.text) = (Some(now), None, None);
         let data = self.run.rules.data.as_deref().and_then(|text| serde_json::value::RawValue::from_string(text.to_owned()).ok());
-        worker.hold(TaskOrder {
+        worker.send_order(TaskOrder {
             identity: self.run.identity,
             instance: i as u32,
             attempt,
@@ -135,7 +130,7 @@ impl TaskActor {
         ctx.spawn(wrap_future(read).map(move |average, this: &mut Self, ctx: &mut Ctx<Task>| {
             if let Ok(average) = average {
                 this.kind.machine.average(i, attempt, since_ms, average, Timestamp::steady());
-                this.carry_on(Vec::new(), ctx);
+                this.run_effects(Vec::new(), ctx);
             }
         }));
     }
@@ -248,7 +243,7 @@ impl TaskActor {
         let data = data.map(|raw| (self.run.job_id, self.run.identity, Box::<str>::from(raw.get()).into_string()));
         // The worker uses its own clock, so treat the time that it requested as a pause from now on.
         let next = self.kind.parts.iter().filter_map(|part| part.next_at).min().map(|at| NextAsked { at, from: Some(now) });
-        // Someone may have requested a stop, but the run ended in another way first.
+        // A stop may have been requested, but the run ended in another way before.
         self.run.update_by.take_if(|_| state != RunState::Stopped);
         let write = FinishTask {
             no: self.run.no,

@@ -10,9 +10,9 @@ mod view;
 
 pub use message::{TaskDescription, TaskEvent};
 
-use super::allocator::WorkerPermit;
 use super::context::BrokerContext;
 use super::involved::Involved;
+use super::placement::{Permit, WorkerSlot};
 use super::run::stored_output;
 use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell};
 use crate::domain::ids::WorkerId;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Milliseconds by which the last message of a lost worker may be late, in addition to its lease.
-const MARGIN: i64 = 50;
+const MARGIN_MS: i64 = 50;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub type TaskHandle = RunLink<Task>;
 struct Part {
     /// The only worker that may run it.
     only: Option<WorkerId>,
-    permit: Option<WorkerPermit>,
+    permit: Option<Permit<WorkerSlot>>,
     began: Option<Timestamp>,
     progress: Option<u8>,
     text: Option<String>,
@@ -90,30 +90,30 @@ impl TaskActor {
         Self::then(ctx, write, |this, value, ctx| {
             this.kind.writing = false;
             done(this, value, ctx);
-            this.go_on(ctx);
+            this.run_pending_effects(ctx);
         });
     }
 
     /// Adds effects, carries them out, and sets the timer for the next deadline.
-    fn carry_on(&mut self, effects: Vec<Effect>, ctx: &mut Ctx<Task>) {
+    fn run_effects(&mut self, effects: Vec<Effect>, ctx: &mut Ctx<Task>) {
         self.kind.effects.extend(effects);
-        self.go_on(ctx);
+        self.run_pending_effects(ctx);
     }
 
-    fn go_on(&mut self, ctx: &mut Ctx<Task>) {
+    fn run_pending_effects(&mut self, ctx: &mut Ctx<Task>) {
         while !self.kind.writing {
             let Some(effect) = self.kind.effects.pop_front() else { break };
             self.carry_out(effect, ctx);
         }
         if self.kind.machine.is_finished() {
-            self.life.close();
+            self.lifecycle.close();
         }
         if !self.kind.writing {
-            self.mind_time(ctx);
+            self.set_timer(ctx);
         }
     }
 
-    fn mind_time(&mut self, ctx: &mut Ctx<Task>) {
+    fn set_timer(&mut self, ctx: &mut Ctx<Task>) {
         let wake = self.kind.machine.wake();
         if self.kind.timer.as_ref().map(|(at, _)| *at) == wake {
             return;
@@ -137,23 +137,19 @@ impl TaskActor {
             return;
         }
         let effects = self.kind.machine.tick(moment(Timestamp::steady()));
-        self.carry_on(effects, ctx);
+        self.run_effects(effects, ctx);
     }
 
     /// Decides the number of instances, if the strategy uses several.
     fn place(&mut self, ctx: &mut Ctx<Task>) {
-        let is_unplaced = self.kind.machine.is_unplaced() && self.kind.machine.instances[0].phase == Phase::Asking;
+        let is_unplaced = self.kind.machine.is_unplaced() && self.kind.machine.instances[0].phase == Phase::Requesting;
         if self.kind.placing || !is_unplaced || self.kind.machine.is_finished() {
             return;
         }
-        let Some(allocator) = self.context.allocator() else {
-            ctx.run_later(Duration::from_millis(100), Self::place);
-            return;
-        };
         self.kind.placing = true;
         let waits = self.kind.settings.shards == 0 && self.waits_for_workers();
-        let hands = allocator.list(Box::new(self.wish(0)), waits.then(|| self.link(ctx))).wait();
-        ctx.spawn(wrap_future(hands).map(move |hands, this: &mut Self, ctx: &mut Ctx<Task>| match hands {
+        let workers = self.context.allocator.list_workers(Box::new(self.request(0)), waits.then(|| self.link(ctx))).wait();
+        ctx.spawn(wrap_future(workers).map(move |workers, this: &mut Self, ctx: &mut Ctx<Task>| match workers {
             Err(_) => {
                 this.kind.placing = false;
                 ctx.run_later(Duration::from_millis(100), Self::place);
@@ -166,25 +162,25 @@ impl TaskActor {
                 let reason = why.reason(&this.kind.handler);
                 if !waits {
                     let effects = this.kind.machine.no_worker(0, reason);
-                    return this.carry_on(effects, ctx);
+                    return this.run_effects(effects, ctx);
                 }
                 this.run.reason = Some(reason);
                 if this.kind.settings.no_worker == NoWorker::Fail {
                     ctx.run_later(this.until_workers_are_back(), Self::place);
                 }
             }
-            Ok(hands) => this.placed(hands.unwrap_or_default(), ctx),
+            Ok(workers) => this.placed(workers.unwrap_or_default(), ctx),
         }));
     }
 
-    fn placed(&mut self, hands: Vec<WorkerId>, ctx: &mut Ctx<Task>) {
+    fn placed(&mut self, workers: Vec<WorkerId>, ctx: &mut Ctx<Task>) {
         if self.kind.machine.is_finished() {
             return;
         }
         let peers: Vec<Option<WorkerId>> = match (self.kind.settings.strategy, self.kind.settings.shards) {
-            (Strategy::Shard, 0) => vec![None; hands.len()],
+            (Strategy::Shard, 0) => vec![None; workers.len()],
             (Strategy::Shard, shards) => vec![None; shards as usize],
-            _ => hands.into_iter().map(Some).collect(),
+            _ => workers.into_iter().map(Some).collect(),
         };
         let write = crate::store::PlaceTasks { no: self.run.no, epoch: self.epoch, peers: peers.clone() };
         let write = self.context.store.write_unbounded(write);
@@ -195,7 +191,7 @@ impl TaskActor {
             this.run.reason = None;
             let effects = this.kind.machine.placed(peers.len());
             this.kind.parts = peers.into_iter().map(|only| Part { only, ..Part::default() }).collect();
-            this.carry_on(effects, ctx);
+            this.run_effects(effects, ctx);
         });
     }
 
@@ -212,29 +208,29 @@ impl TaskActor {
         Duration::from_millis(until.since_ms(Timestamp::steady()).max(0) as u64 + 1)
     }
 
-    fn worker_back(&mut self, id: WorkerId, ctx: &mut Ctx<Task>) {
+    fn worker_restarted(&mut self, id: WorkerId, ctx: &mut Ctx<Task>) {
         for i in 0..self.kind.parts.len() {
-            if self.kind.machine.instances[i].phase == Phase::At(id) {
+            if self.kind.machine.instances[i].phase == Phase::AtWorker(id) {
                 self.send(i, id, ctx);
             }
         }
-        self.go_on(ctx);
+        self.run_pending_effects(ctx);
     }
 
-    fn ask_again(&mut self, ctx: &mut Ctx<Task>) {
+    fn request_again(&mut self, ctx: &mut Ctx<Task>) {
         for i in 0..self.kind.parts.len() {
             match self.kind.machine.instances[i].phase {
-                Phase::Asking if self.kind.machine.is_unplaced() => self.place(ctx),
-                Phase::Asking => self.ask(i, ctx),
+                Phase::Requesting if self.kind.machine.is_unplaced() => self.place(ctx),
+                Phase::Requesting => self.request_slot(i, ctx),
                 // The new allocator has to count its permit.
-                Phase::At(worker) | Phase::Ending(worker, ..) => self.occupy(i, worker, ctx),
+                Phase::AtWorker(worker) | Phase::Ending(worker, ..) => self.occupy(i, worker, ctx),
                 _ => {}
             }
         }
     }
 
     /// Stores the begin after the first sign of work from a worker, or after a while.
-    fn note_begin(&mut self, worker: WorkerId, state: RunState, ctx: &mut Ctx<Task>) {
+    fn store_first_sign(&mut self, worker: WorkerId, state: RunState, ctx: &mut Ctx<Task>) {
         if self.kind.is_begun || self.kind.machine.is_finished() {
             return;
         }
@@ -257,7 +253,7 @@ fn moment(now: Timestamp) -> Moment {
 fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Instance, Part) {
     let peer = row.peer.map(WorkerId);
     let phase =
-        if row.state.is_final() { Phase::Over(row.state) } else { Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN)) };
+        if row.state.is_final() { Phase::Over(row.state) } else { Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN_MS)) };
     let only = peer.filter(|_| settings.strategy == Strategy::Broadcast);
     let result = row.result.and_then(|text| RawValue::from_string(text).ok());
     // For one of several instances, the number of failures is not stored. The retry policy still applies.
@@ -290,9 +286,9 @@ impl Kind for Task {
             let phase = match run.pause(now) {
                 _ if run.queued => Phase::Queued,
                 Pause::For(ms) => Phase::Pausing(steady.plus_ms(ms as i64)),
-                Pause::None if is_fresh => Phase::Asking,
+                Pause::None if is_fresh => Phase::Requesting,
                 // The run may have been sent before the broker, or this actor, crashed.
-                Pause::None | Pause::FromLater => Phase::Unclear(steady.plus_ms(settings.lease_ms() as i64 + MARGIN)),
+                Pause::None | Pause::FromLater => Phase::Unclear(steady.plus_ms(settings.lease_ms() as i64 + MARGIN_MS)),
             };
             let failures = run.counters.error as u32;
             // If the run ends before a worker reports it, the last worker is still known.
@@ -333,9 +329,9 @@ impl Kind for Task {
             TaskEvent::Report(..) => "task.report",
             TaskEvent::Claimed(..) => "task.claimed",
             TaskEvent::LeaseOver { .. } => "task.lease_over",
-            TaskEvent::StillAtWork(..) => "task.still_at_work",
-            TaskEvent::WorkerBack(_) => "task.worker_back",
-            TaskEvent::AskAgain => "task.ask_again",
+            TaskEvent::StillRunning(..) => "task.still_at_work",
+            TaskEvent::WorkerRestarted(_) => "task.worker_back",
+            TaskEvent::RequestAgain => "task.ask_again",
             TaskEvent::Explain(_) => "task.explain",
         }
     }
@@ -349,7 +345,7 @@ impl Kind for Task {
 
     fn begin(run: &mut RunShell<Self>, ctx: &mut Ctx<Self>) {
         let effects = run.kind.machine.begin();
-        run.carry_on(effects, ctx);
+        run.run_effects(effects, ctx);
     }
 
     fn handle(run: &mut RunShell<Self>, event: TaskEvent, ctx: &mut Ctx<Self>) {
@@ -361,21 +357,21 @@ impl Kind for Task {
                 run.kind.place_again = run.kind.placing;
                 run.place(ctx);
             }
-            TaskEvent::Report(worker, report) => run.heard(worker, *report, ctx),
+            TaskEvent::Report(worker, report) => run.reported(worker, *report, ctx),
             TaskEvent::Claimed(worker, task) => run.claimed(worker, task, ctx),
-            TaskEvent::LeaseOver { worker, task, heard, why } => run.lease_over(worker, task, heard, why, ctx),
-            TaskEvent::StillAtWork(task, since_ms) => run.still_at_work(task, since_ms, ctx),
-            TaskEvent::WorkerBack(id) => run.worker_back(id, ctx),
-            TaskEvent::AskAgain => run.ask_again(ctx),
+            TaskEvent::LeaseOver { worker, task, last_message, why } => run.lease_over(worker, task, last_message, why, ctx),
+            TaskEvent::StillRunning(task, since_ms) => run.still_running(task, since_ms, ctx),
+            TaskEvent::WorkerRestarted(id) => run.worker_restarted(id, ctx),
+            TaskEvent::RequestAgain => run.request_again(ctx),
             TaskEvent::Explain(reply) => reply.send(Ok(run.description())),
         }
     }
 
     fn stop(run: &mut RunShell<Self>, reason: String, by: Option<String>, ctx: &mut Ctx<Self>) {
-        // Record who asked for the stop together with their reason.
+        // The caller is stored together with the reason.
         run.run.update_by = by;
         let effects = run.kind.machine.stop(reason, Timestamp::steady());
-        run.carry_on(effects, ctx);
+        run.run_effects(effects, ctx);
     }
 
     fn is_untouched(run: &RunShell<Self>) -> bool {

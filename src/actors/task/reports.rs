@@ -1,8 +1,8 @@
 //! Handles messages about a task from its worker, the allocator and the worker's actor.
 
-use super::{MARGIN, Task, TaskActor};
-use crate::actors::allocator::WorkerPermit;
+use super::{MARGIN_MS, Task, TaskActor};
 use crate::actors::followers::Size;
+use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::run_logs::{MOST_IN_CALL, check_lines, cut_line};
 use crate::actors::run_shell::Ctx;
 use crate::domain::ids::WorkerId;
@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 fn attempt_report(state: TaskState, error: Option<&TaskError>) -> AttemptReport {
     let reason = || error.map_or_else(|| "no reason given".to_owned(), |error| cut(&error.message, limits::MESSAGE));
     match state {
-        TaskState::Accepted | TaskState::Running => AttemptReport::AtWork,
+        TaskState::Accepted | TaskState::Running => AttemptReport::InProgress,
         TaskState::Refused => AttemptReport::Refused(reason()),
         TaskState::Success => AttemptReport::Success,
         TaskState::Failed => AttemptReport::Failed(reason(), error.is_some_and(|error| error.permanent)),
@@ -32,12 +32,12 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 impl TaskActor {
-    pub(super) fn heard(&mut self, worker: WorkerId, report: TaskReport, ctx: &mut Ctx<Task>) {
+    pub(super) fn reported(&mut self, worker: WorkerId, report: TaskReport, ctx: &mut Ctx<Task>) {
         let task = report.task();
         let i = report.instance as usize;
         let result = attempt_report(report.state, report.error.as_ref());
         let now = Timestamp::steady();
-        let knew = self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let was_known = self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
         let decided = self.kind.machine.report(i, worker, report.attempt, result, super::moment(now));
         let effects = match decided {
             Ok(effects) => effects,
@@ -51,15 +51,15 @@ impl TaskActor {
                 return;
             }
         };
-        if !knew {
+        if !was_known {
             self.adopted(i, worker, ctx);
         }
         self.note_first_sign(Timestamp::now());
-        self.keep(i, report);
+        self.keep_report(i, report);
         if effects.is_empty() {
-            self.note_begin(worker, RunState::Running, ctx);
+            self.store_first_sign(worker, RunState::Running, ctx);
         }
-        self.carry_on(effects, ctx);
+        self.run_effects(effects, ctx);
     }
 
     fn note_first_sign(&mut self, now: Timestamp) {
@@ -79,11 +79,11 @@ impl TaskActor {
         self.kind.parts[i].began.get_or_insert_with(Timestamp::now);
         self.run.start_time.get_or_insert_with(Timestamp::now);
         self.occupy(i, worker, ctx);
-        self.mind_time(ctx);
+        self.set_timer(ctx);
     }
 
     /// Stores the values of a report besides its state.
-    fn keep(&mut self, i: usize, report: TaskReport) {
+    fn keep_report(&mut self, i: usize, report: TaskReport) {
         let part = &mut self.kind.parts[i];
         part.progress = report.progress.or(part.progress);
         part.text = report.text.map(|text| cut(&text, limits::TEXT)).or(part.text.take());
@@ -132,17 +132,17 @@ impl TaskActor {
         }
     }
 
-    pub(super) fn granted(&mut self, i: usize, permit: WorkerPermit, ctx: &mut Ctx<Task>) {
-        let effects = self.kind.machine.granted(i, permit.worker());
+    pub(super) fn granted(&mut self, i: usize, permit: Permit<WorkerSlot>, ctx: &mut Ctx<Task>) {
+        let effects = self.kind.machine.granted(i, permit.slot().worker);
         if !effects.is_empty() {
-            self.has_permit(i, permit);
-            self.carry_on(effects, ctx);
+            self.set_permit(i, permit);
+            self.run_effects(effects, ctx);
         }
     }
 
-    pub(super) fn occupied(&mut self, i: usize, permit: WorkerPermit) {
-        if self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.worker())) {
-            self.has_permit(i, permit);
+    pub(super) fn occupied(&mut self, i: usize, permit: Permit<WorkerSlot>) {
+        if self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.slot().worker)) {
+            self.set_permit(i, permit);
         }
     }
 
@@ -152,37 +152,44 @@ impl TaskActor {
         if self.kind.parts.get(i).is_some_and(|part| part.only.is_none()) && self.waits_for_workers() {
             self.run.reason = Some(reason);
             if self.kind.settings.no_worker == crate::domain::task::NoWorker::Fail {
-                // Ask again after the time in which the workers of the previous broker may reconnect.
+                // Request again after the time in which the workers of the previous broker may reconnect.
                 ctx.run_later(self.until_workers_are_back(), move |this, ctx| {
-                    if this.kind.machine.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
-                        this.ask(i, ctx);
+                    if this.kind.machine.instances.get(i).is_some_and(|instance| instance.phase == Phase::Requesting) {
+                        this.request_slot(i, ctx);
                     }
                 });
             }
             return;
         }
         let effects = self.kind.machine.no_worker(i, reason);
-        self.carry_on(effects, ctx);
+        self.run_effects(effects, ctx);
     }
 
     pub(super) fn claimed(&mut self, worker: WorkerId, task: TaskRef, ctx: &mut Ctx<Task>) {
         let i = task.instance as usize;
-        let knew = self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let was_known = self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
         let is_its = self.kind.machine.claimed(i, worker, task.attempt);
         let is_ending = matches!(self.kind.machine.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
         let Some(handle) = self.context.addresses.workers.get(worker) else { return };
         if !is_its || is_ending {
             return handle.cancel(task, "the attempt is no longer valid".to_owned());
         }
-        handle.holds(task, self.kind.settings.lease_ms());
-        if !knew {
+        handle.adopt_task(task, self.kind.settings.lease_ms());
+        if !was_known {
             self.adopted(i, worker, ctx);
         }
     }
 
-    pub(super) fn lease_over(&mut self, worker: WorkerId, task: Option<TaskRef>, heard: Timestamp, why: &'static str, ctx: &mut Ctx<Task>) {
+    pub(super) fn lease_over(
+        &mut self,
+        worker: WorkerId,
+        task: Option<TaskRef>,
+        last_message: Timestamp,
+        why: &'static str,
+        ctx: &mut Ctx<Task>,
+    ) {
         let now = Timestamp::steady();
-        let at = heard.plus_ms(self.kind.machine.lease() + MARGIN);
+        let at = last_message.plus_ms(self.kind.machine.lease() + MARGIN_MS);
         if task.is_none() {
             self.kind.involved.remove_worker(worker);
         }
@@ -190,19 +197,19 @@ impl TaskActor {
             let attempt = self.kind.machine.instances[i].attempt;
             if task.is_none_or(|task| task.instance as usize == i && task.attempt == attempt) {
                 let effects = self.kind.machine.lease_over(i, worker, attempt, at, why, super::moment(now));
-                self.carry_on(effects, ctx);
+                self.run_effects(effects, ctx);
             }
         }
     }
 
-    pub(super) fn still_at_work(&mut self, task: TaskRef, since_ms: i64, ctx: &mut Ctx<Task>) {
+    pub(super) fn still_running(&mut self, task: TaskRef, since_ms: i64, ctx: &mut Ctx<Task>) {
         let i = task.instance as usize;
         let Some(instance) = self.kind.machine.instances.get(i).filter(|instance| instance.attempt == task.attempt) else { return };
-        if let Phase::At(worker) = instance.phase {
+        if let Phase::AtWorker(worker) = instance.phase {
             let state = self.run.state;
-            self.note_begin(worker, state, ctx);
-            let effects = self.kind.machine.still_at_work(i, task.attempt, since_ms);
-            self.carry_on(effects, ctx);
+            self.store_first_sign(worker, state, ctx);
+            let effects = self.kind.machine.still_running(i, task.attempt, since_ms);
+            self.run_effects(effects, ctx);
         }
     }
 }

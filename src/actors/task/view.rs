@@ -10,9 +10,9 @@ impl TaskActor {
             attempt: instance.attempt,
             place: match &instance.phase {
                 Phase::Pausing(at) => Place::Pausing(at.on_the_wall()),
-                // That a run is queued is said of the run as a whole.
-                Phase::Asking | Phase::Queued => Place::Asking,
-                Phase::At(worker) => Place::At(format!("worker {worker}"), part.began),
+                // The explanation of the run says that it is queued.
+                Phase::Requesting | Phase::Queued => Place::Asking,
+                Phase::AtWorker(worker) => Place::At(format!("worker {worker}"), part.began),
                 Phase::Unclear(until) => Place::Unclear(until.on_the_wall()),
                 Phase::Ending(worker, ..) => Place::Ending(format!("worker {worker}")),
                 Phase::Over(state) => Place::Over(*state),
@@ -21,7 +21,8 @@ impl TaskActor {
             text: part.text.clone(),
             reason: instance.reason.clone(),
         });
-        let wish = self.kind.machine.instances.iter().position(|instance| instance.phase == Phase::Asking).map(|i| Box::new(self.wish(i)));
-        TaskDescription { output: self.output(), parts: places.collect(), wish }
+        let request =
+            self.kind.machine.instances.iter().position(|instance| instance.phase == Phase::Requesting).map(|i| Box::new(self.request(i)));
+        TaskDescription { output: self.output(), parts: places.collect(), request }
     }
 }

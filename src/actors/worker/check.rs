@@ -1,4 +1,4 @@
-//! Validates the reports of workers on their tasks. In a message over a socket each report is judged alone: one that is invalid does not
+//! Validates the reports of workers on their tasks. In a message over a socket each report is validated alone: an invalid one does not
 //! affect the others.
 
 use crate::domain::task::limits;
@@ -14,7 +14,7 @@ const MOST_DESCRIBED: usize = 10;
 
 /// The reports of a message.
 #[derive(Debug, Default)]
-pub struct JudgedReports {
+pub struct ValidatedReports {
     /// Those to process. The last report of an attempt that is invalid is here as a failure, so that its attempt ends.
     pub reports: Vec<TaskReport>,
     /// Describes the invalid ones; `field` is the first of them.
@@ -31,11 +31,11 @@ pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
 
 /// Judges reports that were parsed.
 #[must_use]
-pub fn judge_reports(reports: Vec<TaskReport>) -> JudgedReports {
-    collect(reports.into_iter().map(judge_report))
+pub fn validate_reports(reports: Vec<TaskReport>) -> ValidatedReports {
+    collect(reports.into_iter().map(validate_report))
 }
 
-fn judge_report(report: TaskReport) -> Result<TaskReport, Invalid> {
+fn validate_report(report: TaskReport) -> Result<TaskReport, Invalid> {
     match check_report(&report) {
         Ok(()) => Ok(report),
         Err(problem) => Err(Box::new((Some((report.task(), report.state)), problem))),
@@ -44,7 +44,7 @@ fn judge_report(report: TaskReport) -> Result<TaskReport, Invalid> {
 
 /// Parses and judges the reports of a message that cannot be parsed as a whole. `None`: it is not a list of reports.
 #[must_use]
-pub fn read_reports(message: &[u8]) -> Option<JudgedReports> {
+pub fn read_reports(message: &[u8]) -> Option<ValidatedReports> {
     #[derive(Deserialize)]
     struct Message<'a> {
         t: &'a str,
@@ -59,25 +59,25 @@ pub fn read_reports(message: &[u8]) -> Option<JudgedReports> {
         task: TaskRef,
     }
     let message = serde_json::from_slice::<Message<'_>>(message).ok().filter(|message| message.t == "reports")?;
-    let judge = |text: &RawValue| {
+    let validate = |text: &RawValue| {
         let text = text.get().as_bytes();
         let report: TaskReport = read_object(text).map_err(|problem| {
             let subject = read_object::<Subject>(text).ok().map(|subject| (subject.task, subject.state));
             Box::new((subject, problem))
         })?;
-        judge_report(report)
+        validate_report(report)
     };
-    Some(collect(message.v.into_iter().map(judge)))
+    Some(collect(message.v.into_iter().map(validate)))
 }
 
 /// An invalid report: its attempt and state, if they can be read.
 type Invalid = Box<(Option<(TaskRef, TaskState)>, Problem)>;
 
-fn collect(judged: impl Iterator<Item = Result<TaskReport, Invalid>>) -> JudgedReports {
-    let (mut out, mut described) = (JudgedReports::default(), Vec::new());
+fn collect(validated: impl Iterator<Item = Result<TaskReport, Invalid>>) -> ValidatedReports {
+    let (mut out, mut described) = (ValidatedReports::default(), Vec::new());
     let mut count = 0;
-    for (i, judged) in judged.enumerate() {
-        let (subject, problem) = match judged {
+    for (i, validated) in validated.enumerate() {
+        let (subject, problem) = match validated {
             Ok(report) => {
                 out.reports.push(report);
                 continue;
@@ -184,7 +184,7 @@ mod tests {
         ] })
         .to_string();
         assert!(serde_json::from_str::<FromWorker>(&message).is_err(), "it cannot be parsed as a whole");
-        let JudgedReports { reports, problem } = read_reports(message.as_bytes()).expect("a list of reports");
+        let ValidatedReports { reports, problem } = read_reports(message.as_bytes()).expect("a list of reports");
         let kept: Vec<_> =
             reports.iter().map(|report| (report.identity, report.state, report.error.as_ref().map(|e| e.permanent))).collect();
         let expected = [
@@ -212,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_parsed_is_judged_in_the_same_way() {
+    fn parsed_reports_are_validated_in_the_same_way() {
         let report = |attempt: u32, state: &str, progress: u8| {
             let text = json!({ "identity": Identity::random(), "attempt": attempt, "state": state, "progress": progress });
             serde_json::from_value::<TaskReport>(text).expect("a report")
         };
-        let JudgedReports { reports, problem } =
-            judge_reports(vec![report(1, "running", 200), report(0, "success", 1), report(1, "failed", 200), report(1, "success", 9)]);
+        let ValidatedReports { reports, problem } =
+            validate_reports(vec![report(1, "running", 200), report(0, "success", 1), report(1, "failed", 200), report(1, "success", 9)]);
         let states: Vec<_> = reports.iter().map(|report| report.state).collect();
         assert_eq!(states, [TaskState::Failed, TaskState::Success], "an attempt 0 is none that could end");
         assert_eq!(problem.and_then(|problem| problem.field).as_deref(), Some("[0].progress"));
-        assert!(judge_reports(vec![report(1, "success", 9)]).problem.is_none());
+        assert!(validate_reports(vec![report(1, "success", 9)]).problem.is_none());
         let many = (0..13).map(|_| report(1, "running", 101)).collect();
-        let detail = judge_reports(many).problem.expect("a problem").detail;
+        let detail = validate_reports(many).problem.expect("a problem").detail;
         assert!(detail.contains("report [9].progress") && !detail.contains("[10]") && detail.ends_with("3 more are invalid"), "{detail}");
     }
 

@@ -26,7 +26,7 @@ const MOST_SLOTS: u32 = 100_000;
 /// From the service: an operator changed the admin state of the worker, and the change is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Control(pub Box<WorkerRecord>);
+pub struct SetAdminState(pub Box<WorkerRecord>);
 
 /// From the service: the current state of the worker.
 #[derive(Debug, Message)]
@@ -39,7 +39,7 @@ pub struct WorkerDescription {
     /// The worker has a socket.
     pub has_socket: bool,
     /// Time of the last message from the worker.
-    pub last_heard: Timestamp,
+    pub last_message: Timestamp,
     /// The tasks in its last report.
     pub tasks: Vec<TaskRef>,
     /// The start of the first of the last minutes, and what it did in each.
@@ -50,7 +50,7 @@ pub struct WorkerDescription {
 #[derive(Debug, Default)]
 pub(super) struct AdminState {
     /// Why the worker receives no new work; `None`: it receives work.
-    pub(super) barred: Option<String>,
+    pub(super) disabled: Option<String>,
     /// Update time of the admin state; `None` until it is loaded.
     since: Option<Timestamp>,
     /// The tasks in the last report of the worker.
@@ -99,25 +99,23 @@ pub fn kicked(record: &WorkerRecord) -> Problem {
 
 impl WorkerActor {
     /// Sets whether the worker receives new work, and notifies the allocator.
-    fn set_barred(&mut self, barred: Option<String>) {
-        self.standing.barred.clone_from(&barred);
-        if let Some(allocator) = self.context.allocator() {
-            allocator.bar_worker(self.id, barred);
-        }
+    fn set_disabled(&mut self, disabled: Option<String>) {
+        self.admin.disabled.clone_from(&disabled);
+        self.context.allocator.set_disabled(self.id, disabled);
     }
 
     /// Loads the admin state, because a rebuilt actor has lost it.
-    pub(super) fn recall(&mut self, ctx: &mut Context<Self>) {
+    pub(super) fn load_admin_state(&mut self, ctx: &mut Context<Self>) {
         let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(|record, this: &mut Self, ctx: &mut Context<Self>| match record {
-            Ok(Some(record)) => drop(this.heed(&record, false, ctx)),
+            Ok(Some(record)) => drop(this.apply_admin_state(&record, false, ctx)),
             Ok(None) => {}
             Err(error) => log::error!("failed to load worker admin state worker_id={}: {error}", this.id),
         }));
     }
 
     /// Stores the facts of the worker and returns its record with the admin state.
-    pub(super) fn meet(
+    pub(super) fn store_facts(
         &self,
         facts: &WorkerFacts,
         class_names: &[String],
@@ -129,52 +127,52 @@ impl WorkerActor {
         self.context.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
     }
 
-    /// Applies the admin state. `begins`: the worker begins to watch, and may have lost earlier messages. Returns false if the
+    /// Applies the admin state. `begins_to_watch`: the worker begins to watch, and may have lost earlier messages. Returns false if the
     /// worker was kicked and its actor ends.
-    pub(super) fn heed(&mut self, record: &WorkerRecord, begins: bool, ctx: &mut Context<Self>) -> bool {
+    pub(super) fn apply_admin_state(&mut self, record: &WorkerRecord, begins_to_watch: bool, ctx: &mut Context<Self>) -> bool {
         // The record may be older than a change that arrived since.
-        if self.standing.since.is_some_and(|since| since > record.update_time) {
+        if self.admin.since.is_some_and(|since| since > record.update_time) {
             return true;
         }
-        let is_news = self.standing.since != Some(record.update_time);
-        self.standing.since = Some(record.update_time);
-        let barred = record.barred();
-        if self.standing.barred != barred {
-            self.set_barred(barred);
+        let is_new = self.admin.since != Some(record.update_time);
+        self.admin.since = Some(record.update_time);
+        let disabled = record.disabled();
+        if self.admin.disabled != disabled {
+            self.set_disabled(disabled);
         }
         match record.state {
             WorkerState::Enabled | WorkerState::Disabled => {}
             WorkerState::Draining => {
-                if is_news || begins {
+                if is_new || begins_to_watch {
                     self.send(ToWorker::Drain { reason: record.reason.clone() });
                 }
             }
             WorkerState::Kicked => {
-                self.put_out(record, ctx);
+                self.kick(record, ctx);
                 return false;
             }
         }
         true
     }
 
-    fn put_out(&mut self, record: &WorkerRecord, ctx: &mut Context<Self>) {
+    fn kick(&mut self, record: &WorkerRecord, ctx: &mut Context<Self>) {
         let reason = record.reason.clone().unwrap_or_else(|| "kicked by an operator".to_owned());
         log::warn!("worker kicked worker_id={}: {reason}", self.id);
         self.send(ToWorker::Kicked { reason: reason.clone() });
         if let Some(sender) = self.sender.take() {
             sender.send(Frame::Close(reason));
         }
-        self.context.registry().worker_gone(self.id, self.last_heard);
+        self.context.registry().worker_left(self.id, self.last_message);
         self.guard.finish();
         ctx.stop();
     }
 }
 
-impl Handler<Control> for WorkerActor {
+impl Handler<SetAdminState> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, Control(record): Control, ctx: &mut Self::Context) {
+    fn handle(&mut self, SetAdminState(record): SetAdminState, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.control");
-        self.heed(&record, false, ctx);
+        self.apply_admin_state(&record, false, ctx);
     }
 }
 
@@ -182,8 +180,13 @@ impl Handler<DescribeWorker> for WorkerActor {
     type Result = ();
     fn handle(&mut self, DescribeWorker(reply): DescribeWorker, _: &mut Self::Context) {
         let _timed = self.guard.timed("worker.describe");
-        let tasks = self.standing.tasks.clone();
-        let history = self.hands.history.minutes(Timestamp::now().0);
-        reply.send(Ok(WorkerDescription { has_socket: self.sender.is_some(), last_heard: self.last_heard.on_the_wall(), tasks, history }));
+        let tasks = self.admin.tasks.clone();
+        let history = self.in_flight.history.minutes(Timestamp::now().0);
+        reply.send(Ok(WorkerDescription {
+            has_socket: self.sender.is_some(),
+            last_message: self.last_message.on_the_wall(),
+            tasks,
+            history,
+        }));
     }
 }

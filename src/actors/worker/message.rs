@@ -1,8 +1,8 @@
 //! Messages to the actor of a worker, and its handle.
 
 use super::WorkerActor;
-use super::control::{Control, DescribeWorker, WorkerDescription};
-use super::tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
+use super::control::{DescribeWorker, SetAdminState, WorkerDescription};
+use super::tasks::{AdoptTask, CancelTask, Reannounce, ReleaseTask, ReloadRecord, Reported, SendOrder, Settled};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::session_sender::SessionSender;
 use crate::actors::supervision::Link;
@@ -56,7 +56,7 @@ pub struct FetchMessages {
 /// From the registry: the broker shuts down; notify the worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct WorkerHangUp(pub String);
+pub struct DisconnectWorker(pub String);
 
 /// Handle to a worker for other modules.
 #[derive(Debug, Clone)]
@@ -89,9 +89,9 @@ impl WorkerHandle {
         self.0.tell(FetchMessages { wait, reply });
         answer
     }
-    /// See [`Control`].
-    pub fn control(&self, record: WorkerRecord) {
-        self.0.tell(Control(Box::new(record)));
+    /// See [`SetAdminState`].
+    pub fn set_admin_state(&self, record: WorkerRecord) {
+        self.0.tell(SetAdminState(Box::new(record)));
     }
     /// See [`DescribeWorker`].
     #[must_use]
@@ -100,21 +100,21 @@ impl WorkerHandle {
         self.0.tell(DescribeWorker(reply));
         answer
     }
-    /// See [`Hold`].
-    pub fn hold(&self, order: TaskOrder) {
-        self.0.tell(Hold(Box::new(order)));
+    /// See [`SendOrder`].
+    pub fn send_order(&self, order: TaskOrder) {
+        self.0.tell(SendOrder(Box::new(order)));
     }
-    /// See [`Holds`].
-    pub fn holds(&self, task: TaskRef, lease: u64) {
-        self.0.tell(Holds { task, lease });
+    /// See [`AdoptTask`].
+    pub fn adopt_task(&self, task: TaskRef, lease: u64) {
+        self.0.tell(AdoptTask { task, lease });
     }
     /// See [`CancelTask`].
     pub fn cancel(&self, task: TaskRef, reason: String) {
         self.0.tell(CancelTask { task, reason });
     }
-    /// See [`LetGo`].
-    pub fn let_go(&self, task: TaskRef) {
-        self.0.tell(LetGo(task));
+    /// See [`ReleaseTask`].
+    pub fn release_task(&self, task: TaskRef) {
+        self.0.tell(ReleaseTask(task));
     }
     /// See [`Settled`].
     pub fn settled(&self, settled: SettledTask) {
@@ -124,19 +124,19 @@ impl WorkerHandle {
     pub fn reported(&self, reports: Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>) {
         self.0.tell(Reported(reports));
     }
-    /// See [`LookUp`].
+    /// See [`ReloadRecord`].
     #[must_use]
-    pub fn look_up(&self) -> Answer<()> {
+    pub fn reload_record(&self) -> Answer<()> {
         let (reply, answer) = reply();
-        self.0.tell(LookUp(reply));
+        self.0.tell(ReloadRecord(reply));
         answer
     }
-    /// See [`AnnounceHand`].
-    pub fn announce_hand(&self) {
-        self.0.tell(AnnounceHand);
+    /// See [`Reannounce`].
+    pub fn reannounce(&self) {
+        self.0.tell(Reannounce);
     }
-    /// See [`WorkerHangUp`].
-    pub fn hang_up(&self, why: &str) {
-        self.0.tell(WorkerHangUp(why.to_owned()));
+    /// See [`DisconnectWorker`].
+    pub fn disconnect(&self, why: &str) {
+        self.0.tell(DisconnectWorker(why.to_owned()));
     }
 }

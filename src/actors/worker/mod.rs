@@ -7,11 +7,11 @@ mod control;
 mod message;
 mod tasks;
 
-pub use check::{JudgedReports, check_reports, judge_reports, read_reports};
+pub use check::{ValidatedReports, check_reports, read_reports, validate_reports};
 
 pub use control::kicked;
 pub(crate) use control::{check_classes, check_facts};
-pub use message::{FetchMessages, SendToWorker, WorkerHandle, WorkerHangUp, WorkerMessage, WorkerSessionClosed, WorkerSessionOpened};
+pub use message::{DisconnectWorker, FetchMessages, SendToWorker, WorkerHandle, WorkerMessage, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::context::BrokerContext;
 use super::reply::{Reply, problem_of};
@@ -41,7 +41,7 @@ pub struct WorkerActor {
     /// The role of the worker's token, if a connection created this actor.
     by: Option<String>,
     sender: Option<SessionSender>,
-    last_heard: Timestamp,
+    last_message: Timestamp,
     closed_at: Option<Timestamp>,
     /// The worker closed its connection on purpose.
     has_left: bool,
@@ -50,29 +50,29 @@ pub struct WorkerActor {
     has_dropped: bool,
     /// Calls that wait for a message, with their deadline.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
-    hands: tasks::TasksInFlight,
-    standing: control::AdminState,
+    in_flight: tasks::TasksInFlight,
+    admin: control::AdminState,
 }
 
 impl WorkerActor {
     /// A worker that has connected or called.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, id: WorkerId, sender: Option<SessionSender>, by: Option<String>) -> Self {
-        let last_heard = Timestamp::steady();
+        let last_message = Timestamp::steady();
         Self {
             guard,
             context,
             id,
             by,
             sender,
-            last_heard,
+            last_message,
             closed_at: None,
             has_left: false,
             waiting: Unread::default(),
             has_dropped: false,
             fetchers: VecDeque::new(),
-            hands: tasks::TasksInFlight::default(),
-            standing: control::AdminState::default(),
+            in_flight: tasks::TasksInFlight::default(),
+            admin: control::AdminState::default(),
         }
     }
 
@@ -90,15 +90,15 @@ impl WorkerActor {
         while !self.waiting.is_empty()
             && let Some((_, fetcher)) = self.fetchers.pop_front()
         {
-            self.hand_out(fetcher);
+            self.answer_fetch(fetcher);
         }
     }
 
     /// Answers a call with the waiting messages that fit. If the caller has disconnected, they wait for the next call.
-    fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
+    fn answer_fetch(&mut self, fetcher: Reply<Vec<ToWorker>>) {
         let (messages, bytes): (Vec<_>, Vec<_>) = self.waiting.take(ANSWER_BYTES).into_iter().unzip();
         self.has_dropped = false;
-        self.handed_out(&messages);
+        self.orders_delivered(&messages);
         if let Err(Ok(messages)) = fetcher.give(Ok(messages)) {
             self.waiting.put_back(messages.into_iter().zip(bytes).collect());
         }
@@ -111,7 +111,7 @@ impl WorkerActor {
             if until > now {
                 self.fetchers.push_back((until, fetcher));
             } else {
-                self.last_heard = now;
+                self.last_message = now;
                 fetcher.send(Ok(Vec::new()));
             }
         }
@@ -127,16 +127,16 @@ impl WorkerActor {
         });
     }
 
-    fn watch_life(&mut self, ctx: &mut Context<Self>) {
+    fn check_liveness(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let times = self.context.times;
         self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {
-            self.last_heard = now; // a polling call is open
+            self.last_message = now; // a polling call is open
         }
-        let silent = now.since_ms(self.last_heard) > times.worker_offline as i64;
+        let silent = now.since_ms(self.last_message) > times.worker_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
-        self.watch_tasks();
+        self.check_leases();
         if silent || closed {
             let why = if silent { "no heartbeat for too long" } else { "connection closed" };
             if closed && self.has_left {
@@ -147,7 +147,7 @@ impl WorkerActor {
             if let Some(sender) = self.sender.take() {
                 sender.send(Frame::Close(why.to_owned()));
             }
-            self.context.registry().worker_gone(self.id, self.last_heard);
+            self.context.registry().worker_left(self.id, self.last_message);
             self.guard.finish();
             ctx.stop();
         }
@@ -158,20 +158,20 @@ impl WorkerActor {
         if let Err(problem) = control::check_classes(&class_names).and_then(|()| control::check_facts(&facts)) {
             return reply.send(Err(problem));
         }
-        let met = self.meet(&facts, &class_names);
+        let stored_facts = self.store_facts(&facts, &class_names);
         let watched = self.context.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
         let stored = async move {
-            let record = met.await?;
+            let record = stored_facts.await?;
             watched.await.map(|()| record)
         };
         ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
-            Ok(record) if !this.heed(&record, true, ctx) => reply.send(Err(kicked(&record))),
+            Ok(record) if !this.apply_admin_state(&record, true, ctx) => reply.send(Err(kicked(&record))),
             Ok(record) => {
                 let name = record.name.as_deref().unwrap_or_default();
                 log::info!("worker watches classes worker_id={} worker={name} class_names={}", this.id, class_names.join(","));
                 this.send(ToWorker::Watching { class_names });
                 this.continue_runs(&runs);
-                this.meet_hand(record, &facts, &tasks);
+                this.set_capacity(record, &facts, &tasks);
                 this.context.registry().worker_watches(this.id);
                 reply.send(Ok(()));
             }
@@ -187,14 +187,14 @@ impl WorkerActor {
         let addresses = &self.context.addresses;
         for identity in runs {
             match addresses.runs.get(*identity) {
-                Some(run) => run.worker_has(self.id),
+                Some(run) => run.worker_continues(self.id),
                 None => log::info!("worker reports a run that is not active run_id={identity} worker_id={}", self.id),
             }
         }
         // If the worker received an order to start another run, the order was lost with an earlier connection.
         let others = addresses.runs_by_worker.of(self.id).into_iter().filter(|identity| !runs.contains(identity));
         for run in others.filter_map(|identity| addresses.runs.get(identity)) {
-            run.worker_back(self.id);
+            run.worker_restarted(self.id);
         }
     }
 }
@@ -216,9 +216,9 @@ impl Actor for WorkerActor {
         if self.sender.is_some() {
             self.welcome();
         }
-        self.recall(ctx);
+        self.load_admin_state(ctx);
         let period = (self.context.times.grace / 3).clamp(20, 1_000);
-        ctx.run_interval(Duration::from_millis(period), Self::watch_life);
+        ctx.run_interval(Duration::from_millis(period), Self::check_liveness);
     }
 }
 
@@ -230,12 +230,12 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
             old.send(Frame::Close("the worker has opened a new connection".to_owned()));
         }
         self.closed_at = None;
-        self.last_heard = Timestamp::steady();
+        self.last_message = Timestamp::steady();
         self.welcome();
-        self.open_hand();
+        self.announce_reachable();
         // Messages that arrived while the worker was disconnected.
         let messages: Vec<_> = self.waiting.take(usize::MAX).into_iter().map(|(message, _)| message).collect();
-        self.handed_out(&messages);
+        self.orders_delivered(&messages);
         for message in messages {
             self.send(message);
         }
@@ -250,7 +250,7 @@ impl Handler<WorkerSessionClosed> for WorkerActor {
             self.sender = None;
             self.closed_at = Some(Timestamp::steady());
             self.has_left = has_left;
-            self.open_hand();
+            self.announce_reachable();
         }
     }
 }
@@ -259,19 +259,19 @@ impl Handler<WorkerMessage> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerMessage { message, reply }: WorkerMessage, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.message");
-        self.last_heard = Timestamp::steady();
+        self.last_message = Timestamp::steady();
         match message {
             FromWorker::Heartbeat { tasks } => {
                 if let Some(tasks) = tasks {
                     self.renew(&tasks);
-                    self.send_unlisted(&tasks, tasks::UNHEARD);
-                    self.standing.tasks = tasks;
+                    self.send_unlisted(&tasks, tasks::UNLISTED_MS);
+                    self.admin.tasks = tasks;
                 }
                 reply.send(Ok(()));
             }
-            FromWorker::Reports(reports) => self.take_reports(reports, reply, ctx),
+            FromWorker::Reports(reports) => self.accept_reports(reports, reply, ctx),
             FromWorker::Watch { class_names, runs, tasks, worker } => {
-                self.standing.tasks.clone_from(&tasks);
+                self.admin.tasks.clone_from(&tasks);
                 self.watch_classes(Watching { class_names, runs, tasks, facts: worker }, reply, ctx);
             }
             FromWorker::StartReturned { identity, error } => match self.context.addresses.runs.get(identity) {
@@ -294,18 +294,18 @@ impl Handler<FetchMessages> for WorkerActor {
     type Result = ();
     fn handle(&mut self, FetchMessages { wait, reply }: FetchMessages, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.fetch");
-        self.last_heard = Timestamp::steady();
+        self.last_message = Timestamp::steady();
         if !self.waiting.is_empty() || wait.is_zero() {
-            return self.hand_out(reply);
+            return self.answer_fetch(reply);
         }
-        self.fetchers.push_back((self.last_heard.plus_ms(wait.as_millis() as i64), reply));
+        self.fetchers.push_back((self.last_message.plus_ms(wait.as_millis() as i64), reply));
         ctx.run_later(wait, |this, _| this.expire_fetchers());
     }
 }
 
-impl Handler<WorkerHangUp> for WorkerActor {
+impl Handler<DisconnectWorker> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, WorkerHangUp(why): WorkerHangUp, ctx: &mut Self::Context) {
+    fn handle(&mut self, DisconnectWorker(why): DisconnectWorker, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.hang_up");
         if self.context.followers.is_closed() {
             for (_, fetcher) in self.fetchers.drain(..) {

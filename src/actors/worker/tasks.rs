@@ -23,27 +23,27 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// An order that is not listed after this many milliseconds did not arrive.
-pub(super) const UNHEARD: i64 = 5_000;
+pub(super) const UNLISTED_MS: i64 = 5_000;
 /// A task that runs longer than this many milliseconds counts as long.
-const A_WHILE: i64 = 200;
+const LONG_TASK_MS: i64 = 200;
 /// Milliseconds between two checks of a long task.
-const A_LONG_WHILE: i64 = 60_000;
+const LONG_TASK_CHECK_MS: i64 = 60_000;
 /// Delay before a report is delivered again if the actor of its task was missing.
-const AGAIN: Duration = Duration::from_millis(200);
+const REDELIVERY_DELAY: Duration = Duration::from_millis(200);
 /// Number of slots of a worker that does not report it.
-const USUAL_SLOTS: u32 = 1;
+const DEFAULT_SLOTS: u32 = 1;
 /// Maximum number of slots that count.
 const MOST_SLOTS: u32 = 100_000;
 
 /// From a task: an order. The actor sends it, and the lease begins.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Hold(pub Box<TaskOrder>);
+pub struct SendOrder(pub Box<TaskOrder>);
 
 /// From a task: the worker already has it, under a lease of this many milliseconds.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Holds {
+pub struct AdoptTask {
     /// The attempt.
     pub task: TaskRef,
     /// The lease in milliseconds.
@@ -63,7 +63,7 @@ pub struct CancelTask {
 /// From a task: the broker no longer expects results of the attempt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct LetGo(pub TaskRef);
+pub struct ReleaseTask(pub TaskRef);
 
 /// From a task: a final report is on disk, or was ignored.
 #[derive(Debug, Message)]
@@ -78,12 +78,12 @@ pub struct Reported(pub Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>)
 /// From the registry: the allocator was rebuilt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct AnnounceHand;
+pub struct Reannounce;
 
 /// From the service: another caller stored a new identity of the worker. The answer comes when tasks are assigned by it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct LookUp(pub Reply<()>);
+pub struct ReloadRecord(pub Reply<()>);
 
 /// To itself: send the collected messages.
 #[derive(Debug, Message)]
@@ -102,14 +102,14 @@ pub(super) struct TasksInFlight {
     /// Orders that wait to be sent.
     out: Vec<(Identity, u32)>,
     settled: Vec<SettledTask>,
-    flush_planned: bool,
+    is_flush_scheduled: bool,
     /// Reports over HTTP that wait for their acknowledgement.
     awaited: HashMap<TaskRef, oneshot::Sender<SettledTask>>,
     /// What it did in the last minutes.
     pub(super) history: WorkHistory,
-    hand: Option<WorkerCapacity>,
+    capacity: Option<WorkerCapacity>,
     /// Time at which the capacity was reported.
-    heard: Timestamp,
+    reported_at: Timestamp,
     /// The process of the worker, if it reports one.
     process: Option<String>,
 }
@@ -123,7 +123,7 @@ struct Held {
     /// Time at which the order was sent.
     since: Timestamp,
     renewed: Timestamp,
-    looked_at: Option<Timestamp>,
+    checked_at: Option<Timestamp>,
     /// Its end is counted.
     is_counted: bool,
 }
@@ -153,20 +153,20 @@ impl WorkerActor {
         }
     }
 
-    fn plan_flush(&mut self, ctx: &mut Context<Self>) {
-        if !self.hands.flush_planned {
-            self.hands.flush_planned = true;
+    fn schedule_flush(&mut self, ctx: &mut Context<Self>) {
+        if !self.in_flight.is_flush_scheduled {
+            self.in_flight.is_flush_scheduled = true;
             // Handle the rest of the mailbox first, so that its messages are included.
             ctx.notify(Flush);
         }
     }
 
     /// Handles the facts and the tasks of a worker that begins to watch. Its identity comes from the stored record.
-    pub(super) fn meet_hand(&mut self, record: WorkerRecord, facts: &WorkerFacts, tasks: &[TaskRef]) {
-        let is_same_process = facts.process.is_some() && facts.process == self.hands.process;
-        self.hands.process.clone_from(&facts.process);
-        let slots = facts.slots.unwrap_or(USUAL_SLOTS).min(MOST_SLOTS);
-        self.hands.hand = Some(WorkerCapacity {
+    pub(super) fn set_capacity(&mut self, record: WorkerRecord, facts: &WorkerFacts, tasks: &[TaskRef]) {
+        let is_same_process = facts.process.is_some() && facts.process == self.in_flight.process;
+        self.in_flight.process.clone_from(&facts.process);
+        let slots = facts.slots.unwrap_or(DEFAULT_SLOTS).min(MOST_SLOTS);
+        self.in_flight.capacity = Some(WorkerCapacity {
             name: record.name.unwrap_or_default(),
             handlers: record.class_names,
             group: record.group,
@@ -174,8 +174,8 @@ impl WorkerActor {
             tags: record.tags,
             slots,
         });
-        self.hands.heard = record.last_seen;
-        self.announce_hand();
+        self.in_flight.reported_at = record.last_seen;
+        self.announce();
         self.renew(tasks);
         if is_same_process {
             // The same process has a new socket: orders that it does not list did not arrive.
@@ -184,24 +184,24 @@ impl WorkerActor {
     }
 
     /// Another caller stored a new identity of the worker: assign tasks by it from now on.
-    fn rename_hand(&mut self, record: WorkerRecord) {
+    fn update_identity(&mut self, record: WorkerRecord) {
         // The worker's own later report is newer.
-        if let Some(hand) = self.hands.hand.as_mut().filter(|_| record.last_seen >= self.hands.heard) {
-            (hand.name, hand.group, hand.tags) = (record.name.unwrap_or_default(), record.group, record.tags);
-            self.hands.heard = record.last_seen;
-            self.announce_hand();
+        if let Some(capacity) = self.in_flight.capacity.as_mut().filter(|_| record.last_seen >= self.in_flight.reported_at) {
+            (capacity.name, capacity.group, capacity.tags) = (record.name.unwrap_or_default(), record.group, record.tags);
+            self.in_flight.reported_at = record.last_seen;
+            self.announce();
         }
     }
 
-    pub(super) fn announce_hand(&self) {
-        if let (Some(allocator), Some(hand)) = (self.context.allocator(), &self.hands.hand) {
-            allocator.hand_here(self.id, hand.clone(), self.is_reachable(), self.standing.barred.clone());
+    pub(super) fn announce(&self) {
+        if let Some(capacity) = self.in_flight.capacity.clone() {
+            self.context.allocator.worker_joined(self.id, capacity, self.is_reachable(), self.admin.disabled.clone());
         }
     }
 
-    pub(super) fn open_hand(&self) {
-        if let Some(allocator) = self.context.allocator().filter(|_| self.hands.hand.is_some()) {
-            allocator.hand_open(self.id, self.is_reachable());
+    pub(super) fn announce_reachable(&self) {
+        if self.in_flight.capacity.is_some() {
+            self.context.allocator.set_reachable(self.id, self.is_reachable());
         }
     }
 
@@ -214,7 +214,7 @@ impl WorkerActor {
     pub(super) fn renew(&mut self, tasks: &[TaskRef]) {
         let now = Timestamp::steady();
         for task in tasks {
-            match self.hands.held.get_mut(&(task.identity, task.instance)) {
+            match self.in_flight.held.get_mut(&(task.identity, task.instance)) {
                 Some(held) if held.attempt == task.attempt => held.renewed = now,
                 _ => match self.task_of(task.identity) {
                     Some(handle) => handle.tell(TaskEvent::Claimed(self.id, *task)),
@@ -229,11 +229,11 @@ impl WorkerActor {
     pub(super) fn send_unlisted(&mut self, tasks: &[TaskRef], after: i64) {
         let now = Timestamp::steady();
         let listed: HashSet<_> = tasks.iter().map(|task| (task.identity, task.instance)).collect();
-        for (key, held) in &mut self.hands.held {
+        for (key, held) in &mut self.in_flight.held {
             if !listed.contains(key) && held.order.is_some() && now.since_ms(held.since) >= after {
                 log::warn!("task order did not arrive and is sent again run_id={} attempt={} worker_id={}", key.0, held.attempt, self.id);
                 held.since = now;
-                self.hands.out.push(*key);
+                self.in_flight.out.push(*key);
             }
         }
         self.flush();
@@ -241,15 +241,17 @@ impl WorkerActor {
 
     pub(super) fn report(&mut self, report: Box<TaskReport>, ctx: &mut Context<Self>) {
         let task = report.task();
-        if let Some(held) = self.hands.held.get_mut(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
-            held.renewed = self.last_heard;
+        if let Some(held) = self.in_flight.held.get_mut(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
+            held.renewed = self.last_message;
             if report.state.is_final() && !std::mem::replace(&mut held.is_counted, true) {
-                self.hands.history.ended(report.state == TaskState::Success, Timestamp::now().0);
+                self.in_flight.history.ended(report.state == TaskState::Success, Timestamp::now().0);
             }
         }
         match self.task_of(task.identity) {
             Some(handle) => handle.tell(TaskEvent::Report(self.id, report)),
-            None if self.context.addresses.building.get(task.identity).is_some() => drop(ctx.notify_later(ReportAgain(report), AGAIN)),
+            None if self.context.addresses.building.get(task.identity).is_some() => {
+                ctx.notify_later(ReportAgain(report), REDELIVERY_DELAY);
+            }
             None if report.state.is_final() => {
                 let refused = Some("its run has ended or is unknown".to_owned());
                 self.settle(SettledTask { identity: task.identity, instance: task.instance, attempt: task.attempt, refused }, ctx);
@@ -259,7 +261,7 @@ impl WorkerActor {
     }
 
     /// Valid reports from the socket.
-    pub(super) fn take_reports(&mut self, reports: Vec<TaskReport>, reply: Reply<()>, ctx: &mut Context<Self>) {
+    pub(super) fn accept_reports(&mut self, reports: Vec<TaskReport>, reply: Reply<()>, ctx: &mut Context<Self>) {
         let has_lines = reports.iter().any(|report| !report.logs.is_empty());
         for report in reports {
             self.report(Box::new(report), ctx);
@@ -273,39 +275,39 @@ impl WorkerActor {
     }
 
     fn settle(&mut self, settled: SettledTask, ctx: &mut Context<Self>) {
-        if let Some(waiting) = self.hands.awaited.remove(&settled.task()) {
-            // If its caller has disconnected, it will ask again.
+        if let Some(waiting) = self.in_flight.awaited.remove(&settled.task()) {
+            // If its caller has disconnected, the worker reports again.
             let _ = waiting.send(settled);
             return;
         }
-        self.hands.settled.push(settled);
-        self.plan_flush(ctx);
+        self.in_flight.settled.push(settled);
+        self.schedule_flush(ctx);
     }
 
     pub(super) fn flush(&mut self) {
-        self.hands.flush_planned = false;
+        self.in_flight.is_flush_scheduled = false;
         let Some(sender) = self.sender.clone() else {
             return self.flush_waiting();
         };
-        let hands = &mut self.hands;
-        if !hands.out.is_empty() {
-            let orders: Vec<_> = hands.out.drain(..).filter_map(|key| hands.held.get(&key)?.order.as_deref()).collect();
+        let in_flight = &mut self.in_flight;
+        if !in_flight.out.is_empty() {
+            let orders: Vec<_> = in_flight.out.drain(..).filter_map(|key| in_flight.held.get(&key)?.order.as_deref()).collect();
             send_orders(&sender, &orders);
         }
-        if !hands.settled.is_empty() {
-            let settled = std::mem::take(&mut hands.settled);
+        if !in_flight.settled.is_empty() {
+            let settled = std::mem::take(&mut in_flight.settled);
             sender.send(Frame::Text(frame::text(&Out { t: "settled", v: settled })));
         }
     }
 
     /// The worker fetches it over HTTP, or receives it with its next connection.
     fn flush_waiting(&mut self) {
-        let keys = std::mem::take(&mut self.hands.out);
-        let orders: Vec<_> = keys.iter().filter_map(|key| self.hands.held.get(key)?.order.as_deref().cloned()).collect();
+        let keys = std::mem::take(&mut self.in_flight.out);
+        let orders: Vec<_> = keys.iter().filter_map(|key| self.in_flight.held.get(key)?.order.as_deref().cloned()).collect();
         if !orders.is_empty() {
             self.wait_with_orders(orders);
         }
-        let settled = std::mem::take(&mut self.hands.settled);
+        let settled = std::mem::take(&mut self.in_flight.settled);
         if !settled.is_empty() {
             self.send(ToWorker::Settled(settled));
         }
@@ -322,28 +324,28 @@ impl WorkerActor {
     }
 
     /// The worker now has the orders that were waiting for it.
-    pub(super) fn handed_out(&mut self, messages: &[ToWorker]) {
+    pub(super) fn orders_delivered(&mut self, messages: &[ToWorker]) {
         let now = Timestamp::steady();
         for order in messages.iter().filter_map(|message| if let ToWorker::Tasks(orders) = message { Some(orders) } else { None }).flatten()
         {
-            if let Some(held) = self.hands.held.get_mut(&(order.identity, order.instance)) {
+            if let Some(held) = self.in_flight.held.get_mut(&(order.identity, order.instance)) {
                 (held.since, held.renewed) = (now, now);
             }
         }
     }
 
     /// Reports expired leases and tasks that run for long.
-    pub(super) fn watch_tasks(&mut self) {
+    pub(super) fn check_leases(&mut self) {
         let now = Timestamp::steady();
         let mut over = Vec::new();
-        for (key, held) in &mut self.hands.held {
+        for (key, held) in &mut self.in_flight.held {
             let age = now.since_ms(held.since);
             if now.since_ms(held.renewed) > held.lease {
                 over.push((*key, held.task(*key), held.renewed));
-            } else if age > A_WHILE && held.looked_at.is_none_or(|at| now.since_ms(at) > A_LONG_WHILE) {
-                held.looked_at = Some(now);
+            } else if age > LONG_TASK_MS && held.checked_at.is_none_or(|at| now.since_ms(at) > LONG_TASK_CHECK_MS) {
+                held.checked_at = Some(now);
                 if let Some(AtWork::Task(task)) = self.context.addresses.others.get(key.0) {
-                    task.tell(TaskEvent::StillAtWork(held.task(*key), age));
+                    task.tell(TaskEvent::StillRunning(held.task(*key), age));
                 }
             }
         }
@@ -354,14 +356,14 @@ impl WorkerActor {
                 task.attempt,
                 self.id
             );
-            self.hands.held.remove(&key);
+            self.in_flight.held.remove(&key);
             self.send(ToWorker::Cancel { task, reason: "its lease expired without any report".to_owned() });
             if let Some(handle) = self.task_of(task.identity) {
                 let why = "its lease expired without any report";
-                handle.tell(TaskEvent::LeaseOver { worker: self.id, task: Some(task), heard: renewed, why });
+                handle.tell(TaskEvent::LeaseOver { worker: self.id, task: Some(task), last_message: renewed, why });
             }
         }
-        self.hands.awaited.retain(|_, waiting| !waiting.is_closed());
+        self.in_flight.awaited.retain(|_, waiting| !waiting.is_closed());
     }
 }
 
@@ -372,9 +374,9 @@ struct Out<T> {
     v: T,
 }
 
-impl Handler<Hold> for WorkerActor {
+impl Handler<SendOrder> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, Hold(order): Hold, ctx: &mut Self::Context) {
+    fn handle(&mut self, SendOrder(order): SendOrder, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.hold");
         let now = Timestamp::steady();
         let key = (order.identity, order.instance);
@@ -384,24 +386,24 @@ impl Handler<Hold> for WorkerActor {
             order: Some(order),
             since: now,
             renewed: now,
-            looked_at: None,
+            checked_at: None,
             is_counted: false,
         };
-        self.hands.held.insert(key, held);
-        self.hands.history.holds(self.hands.held.len(), Timestamp::now().0);
-        self.hands.out.push(key);
-        self.plan_flush(ctx);
+        self.in_flight.held.insert(key, held);
+        self.in_flight.history.holds(self.in_flight.held.len(), Timestamp::now().0);
+        self.in_flight.out.push(key);
+        self.schedule_flush(ctx);
     }
 }
 
-impl Handler<Holds> for WorkerActor {
+impl Handler<AdoptTask> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, Holds { task, lease }: Holds, _: &mut Self::Context) {
+    fn handle(&mut self, AdoptTask { task, lease }: AdoptTask, _: &mut Self::Context) {
         let _timed = self.guard.timed("worker.holds");
-        let now = self.last_heard;
+        let now = self.last_message;
         let held =
-            Held { attempt: task.attempt, order: None, lease: lease as i64, since: now, renewed: now, looked_at: None, is_counted: false };
-        self.hands.held.entry((task.identity, task.instance)).or_insert(held);
+            Held { attempt: task.attempt, order: None, lease: lease as i64, since: now, renewed: now, checked_at: None, is_counted: false };
+        self.in_flight.held.entry((task.identity, task.instance)).or_insert(held);
     }
 }
 
@@ -411,23 +413,23 @@ impl Handler<CancelTask> for WorkerActor {
         let _timed = self.guard.timed("worker.cancel");
         self.flush();
         // Nothing renews its lease from now on: if the worker does not end it, it ends with the lease.
-        if let Some(held) = self.hands.held.get(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
+        if let Some(held) = self.in_flight.held.get(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
             log::debug!("task is cancelled run_id={} attempt={} worker_id={}", task.identity, held.attempt, self.id);
-            self.hands.held.remove(&(task.identity, task.instance));
+            self.in_flight.held.remove(&(task.identity, task.instance));
         }
         self.send(ToWorker::Cancel { task, reason });
     }
 }
 
-impl Handler<LetGo> for WorkerActor {
+impl Handler<ReleaseTask> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, LetGo(task): LetGo, _: &mut Self::Context) {
+    fn handle(&mut self, ReleaseTask(task): ReleaseTask, _: &mut Self::Context) {
         let _timed = self.guard.timed("worker.let_go");
-        if let std::collections::hash_map::Entry::Occupied(held) = self.hands.held.entry((task.identity, task.instance))
+        if let std::collections::hash_map::Entry::Occupied(held) = self.in_flight.held.entry((task.identity, task.instance))
             && held.get().attempt == task.attempt
         {
             held.remove();
-            self.hands.history.holds(self.hands.held.len(), Timestamp::now().0);
+            self.in_flight.history.holds(self.in_flight.held.len(), Timestamp::now().0);
         }
     }
 }
@@ -444,33 +446,33 @@ impl Handler<Reported> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Reported(reports): Reported, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.reported");
-        self.last_heard = Timestamp::steady();
+        self.last_message = Timestamp::steady();
         for (report, waiting) in reports {
             if let Some(waiting) = waiting {
-                self.hands.awaited.insert(report.task(), waiting);
+                self.in_flight.awaited.insert(report.task(), waiting);
             }
             self.report(Box::new(report), ctx);
         }
     }
 }
 
-impl Handler<AnnounceHand> for WorkerActor {
+impl Handler<Reannounce> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, _: AnnounceHand, _: &mut Self::Context) {
+    fn handle(&mut self, _: Reannounce, _: &mut Self::Context) {
         let _timed = self.guard.timed("worker.announce_hand");
-        self.announce_hand();
+        self.announce();
     }
 }
 
-impl Handler<LookUp> for WorkerActor {
+impl Handler<ReloadRecord> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, LookUp(reply): LookUp, ctx: &mut Self::Context) {
+    fn handle(&mut self, ReloadRecord(reply): ReloadRecord, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.look_up");
         let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(move |record, this: &mut Self, _: &mut Context<Self>| {
             reply.send(record.map_err(|error| problem_of(&error)).map(|record| {
                 if let Some(record) = record {
-                    this.rename_hand(record);
+                    this.update_identity(record);
                 }
             }));
         }));

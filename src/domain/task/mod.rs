@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_is_written_as_nothing() {
+    fn default_settings_are_written_as_an_empty_object() {
         assert_eq!(serde_json::to_string(&TaskSettings::default()).expect("JSON"), "{}");
         assert_eq!(serde_json::from_str::<TaskSettings>("{}").expect("read"), TaskSettings::default());
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptReport {
     /// It has the attempt or runs it.
-    AtWork,
+    InProgress,
     /// It rejects the attempt.
     Refused(String),
     /// It ended well.
@@ -34,11 +34,11 @@ pub enum AttemptReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Decide the number of instances from the workers that are connected now.
-    Place,
+    DecideInstances,
     /// An instance requests a worker.
-    Ask(usize),
+    RequestSlot(usize),
     /// It withdraws this request.
-    Withdraw(usize),
+    WithdrawRequest(usize),
     /// Send its order to this worker.
     Send(usize, WorkerId),
     /// Read the average time of earlier runs, for an attempt that has been running for this many milliseconds.
@@ -46,9 +46,9 @@ pub enum Effect {
     /// Order the worker to end an attempt.
     Cancel(usize, WorkerId, u32, String),
     /// The worker no longer has the attempt, as far as known.
-    LetGo(usize, WorkerId, u32),
+    Release(usize, WorkerId, u32),
     /// Write: the next attempt, its earliest time, and why the last one is over.
-    Again(usize, Timestamp, String),
+    Retry(usize, Timestamp, String),
     /// Write: one of several instances is over.
     InstanceOver(usize),
     /// The worker may discard an attempt: its report is on disk.
@@ -65,9 +65,9 @@ pub enum Phase {
     /// It waits until the other runs of its job are over.
     Queued,
     /// It waits for a worker.
-    Asking,
+    Requesting,
     /// A worker has it.
-    At(WorkerId),
+    AtWorker(WorkerId),
     /// A worker may have it: until the worker reports it, or its lease ends at this time.
     Unclear(Timestamp),
     /// It has to end; after this time the run no longer waits for its worker.
@@ -138,8 +138,8 @@ impl StateMachine {
         self.begin()
     }
 
-    fn ask(&self, i: usize) -> Effect {
-        if self.is_unplaced() { Effect::Place } else { Effect::Ask(i) }
+    fn request_effect(&self, i: usize) -> Effect {
+        if self.is_unplaced() { Effect::DecideInstances } else { Effect::RequestSlot(i) }
     }
 
     /// Milliseconds of the lease.
@@ -151,13 +151,13 @@ impl StateMachine {
     /// Starts it when its run is not queued any more, or continues it in a new actor.
     pub fn begin(&mut self) -> Vec<Effect> {
         match self.instances[0].phase {
-            Phase::Queued => self.instances[0].phase = Phase::Asking,
+            Phase::Queued => self.instances[0].phase = Phase::Requesting,
             // Without stored instances no worker can have received one.
-            Phase::Unclear(_) if self.is_unplaced() => self.instances[0].phase = Phase::Asking,
+            Phase::Unclear(_) if self.is_unplaced() => self.instances[0].phase = Phase::Requesting,
             _ => {}
         }
-        let asking = |i: &usize| self.instances[*i].phase == Phase::Asking;
-        let mut effects: Vec<_> = (0..self.instances.len()).filter(asking).map(|i| self.ask(i)).collect();
+        let is_requesting = |i: &usize| self.instances[*i].phase == Phase::Requesting;
+        let mut effects: Vec<_> = (0..self.instances.len()).filter(is_requesting).map(|i| self.request_effect(i)).collect();
         self.finish_if_over(&mut effects);
         effects
     }
@@ -169,15 +169,15 @@ impl StateMachine {
         for i in 0..self.instances.len() {
             match self.instances[i].phase.clone() {
                 Phase::Pausing(at) if at <= now => {
-                    self.instances[i].phase = Phase::Asking;
-                    effects.push(self.ask(i));
+                    self.instances[i].phase = Phase::Requesting;
+                    effects.push(self.request_effect(i));
                 }
-                Phase::At(_) => self.check_limit(i, now, &mut effects),
+                Phase::AtWorker(_) => self.check_limit(i, now, &mut effects),
                 Phase::Unclear(until) if until <= now => {
                     self.lost(i, None, "no worker reported that it has it".to_owned(), now, &mut effects);
                 }
                 Phase::Ending(worker, until, then) if until <= now => {
-                    effects.push(Effect::LetGo(i, worker, self.instances[i].attempt));
+                    effects.push(Effect::Release(i, worker, self.instances[i].attempt));
                     self.ended(i, then, moment, &mut effects);
                 }
                 _ => {}
@@ -190,8 +190,8 @@ impl StateMachine {
     /// A slot at this worker was granted. A late grant is ignored.
     pub fn granted(&mut self, i: usize, worker: WorkerId) -> Vec<Effect> {
         match self.instances.get_mut(i) {
-            Some(instance) if instance.phase == Phase::Asking && !self.finished => {
-                instance.phase = Phase::At(worker);
+            Some(instance) if instance.phase == Phase::Requesting && !self.finished => {
+                instance.phase = Phase::AtWorker(worker);
                 vec![Effect::Send(i, worker)]
             }
             _ => Vec::new(),
@@ -201,21 +201,21 @@ impl StateMachine {
     /// No worker may have it, and its settings do not allow waiting.
     pub fn no_worker(&mut self, i: usize, reason: String) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if self.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
-            effects.push(Effect::Withdraw(i));
+        if self.instances.get(i).is_some_and(|instance| instance.phase == Phase::Requesting) {
+            effects.push(Effect::WithdrawRequest(i));
             self.over(i, RunState::Failed, Some(reason), &mut effects);
             self.finish_if_over(&mut effects);
         }
         effects
     }
 
-    /// A worker has this attempt, which this state machine may not know. Returns false if the worker must drop it.
+    /// A worker has this attempt, which may not be recorded here. Returns false if the worker must drop it.
     pub fn claimed(&mut self, i: usize, worker: WorkerId, attempt: u32) -> bool {
         let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return false };
         match instance.phase {
-            Phase::At(other) | Phase::Ending(other, ..) => other == worker,
+            Phase::AtWorker(other) | Phase::Ending(other, ..) => other == worker,
             Phase::Unclear(_) if self.stopping.is_none() => {
-                instance.phase = Phase::At(worker);
+                instance.phase = Phase::AtWorker(worker);
                 true
             }
             _ => false,
@@ -243,27 +243,27 @@ impl StateMachine {
             return Err(format!("attempt {attempt} is not the current one, {} is", instance.attempt));
         }
         match &instance.phase {
-            Phase::At(holder) | Phase::Ending(holder, ..) if *holder == worker => {}
+            Phase::AtWorker(holder) | Phase::Ending(holder, ..) if *holder == worker => {}
             // The worker that reports the current attempt of an unclaimed task has it.
-            Phase::Unclear(_) => instance.phase = Phase::At(worker),
+            Phase::Unclear(_) => instance.phase = Phase::AtWorker(worker),
             _ => return Err("another worker has it, or no worker has it".to_owned()),
         }
         let mut effects = Vec::new();
-        if report == AttemptReport::AtWork {
+        if report == AttemptReport::InProgress {
             return Ok(effects);
         }
         let ending = match &instance.phase {
             Phase::Ending(_, _, then) => Some(then.clone()),
             _ => None,
         };
-        effects.push(Effect::LetGo(i, worker, attempt));
+        effects.push(Effect::Release(i, worker, attempt));
         match (report, ending) {
             // It ended before the cancel order arrived: the success counts.
             (AttemptReport::Success, _) => self.over(i, RunState::Success, None, &mut effects),
             (_, Some(then)) => self.ended(i, then, moment, &mut effects),
             (AttemptReport::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
             (AttemptReport::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
-            (AttemptReport::Cancelled | AttemptReport::AtWork, None) => {
+            (AttemptReport::Cancelled | AttemptReport::InProgress, None) => {
                 self.lost(i, Some(worker), "its worker gave it up".to_owned(), now, &mut effects);
             }
         }
@@ -280,7 +280,7 @@ impl StateMachine {
         if instance.worker() != Some(worker) || self.finished {
             return effects;
         }
-        effects.push(Effect::LetGo(i, worker, attempt));
+        effects.push(Effect::Release(i, worker, attempt));
         match instance.phase.clone() {
             Phase::Ending(_, _, then) if at <= now => self.ended(i, then, moment, &mut effects),
             Phase::Ending(_, until, then) => instance.phase = Phase::Ending(worker, until.min(at), then),
@@ -310,12 +310,12 @@ impl StateMachine {
         for i in 0..self.instances.len() {
             let instance = &mut self.instances[i];
             match instance.phase {
-                Phase::At(worker) | Phase::Ending(worker, _, Then::Fail(_)) => {
+                Phase::AtWorker(worker) | Phase::Ending(worker, _, Then::Fail(_)) => {
                     instance.phase = Phase::Ending(worker, until, Then::Stop);
                     effects.push(Effect::Cancel(i, worker, instance.attempt, reason.clone()));
                 }
-                Phase::Asking => {
-                    effects.push(Effect::Withdraw(i));
+                Phase::Requesting => {
+                    effects.push(Effect::WithdrawRequest(i));
                     self.over(i, RunState::Stopped, Some(reason.clone()), &mut effects);
                 }
                 Phase::Queued | Phase::Pausing(_) | Phase::Unclear(_) => {
@@ -348,7 +348,7 @@ impl StateMachine {
         instance.exclude(worker);
         // The policy counts failures; attempts lost with their worker are not failures of the function.
         match self.rules.next_attempt(instance.failures, moment.chance).filter(|_| !permanent && self.stopping.is_none()) {
-            Some(pause) => self.again(i, moment.now.plus_ms(pause), reason, effects),
+            Some(pause) => self.retry(i, moment.now.plus_ms(pause), reason, effects),
             None => self.over(i, RunState::Failed, Some(reason), effects),
         }
     }
@@ -365,8 +365,8 @@ impl StateMachine {
         }
         if instance.is_taken_over {
             // It does not count: the broker died, or was away for longer than the lease.
-            instance.pardoned += 1;
-            return self.again(i, now, reason, effects);
+            instance.uncounted += 1;
+            return self.retry(i, now, reason, effects);
         }
         if instance.lost() >= most {
             let reason = format!("{} attempts were lost, the last: {reason}", instance.lost() + 1);
@@ -374,17 +374,17 @@ impl StateMachine {
         }
         // The pause grows with the number of losses, so that a task that kills its workers does not kill them all at once.
         let pause = if instance.lost() == 0 { 0 } else { 500 << instance.lost().min(6) };
-        self.again(i, now.plus_ms(pause), reason, effects);
+        self.retry(i, now.plus_ms(pause), reason, effects);
     }
 
-    fn again(&mut self, i: usize, not_before: Timestamp, reason: String, effects: &mut Vec<Effect>) {
+    fn retry(&mut self, i: usize, not_before: Timestamp, reason: String, effects: &mut Vec<Effect>) {
         let instance = &mut self.instances[i];
         let reason = format!("attempt {} failed: {reason}", instance.attempt);
         instance.attempt += 1;
         (instance.is_taken_over, instance.limit) = (false, Limit::default());
         instance.reason = Some(reason.clone());
         instance.phase = Phase::Pausing(not_before);
-        effects.push(Effect::Again(i, not_before, reason));
+        effects.push(Effect::Retry(i, not_before, reason));
     }
 
     fn over(&mut self, i: usize, state: RunState, reason: Option<String>, effects: &mut Vec<Effect>) {

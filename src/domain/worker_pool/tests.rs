@@ -13,13 +13,13 @@ fn worker(n: u128) -> WorkerId {
     WorkerId(Uuid::from_u128(n))
 }
 
-fn hand(handlers: &[&str], slots: u32) -> WorkerCapacity {
+fn capacity(handlers: &[&str], slots: u32) -> WorkerCapacity {
     WorkerCapacity { handlers: handlers.iter().map(|h| (*h).to_owned()).collect(), slots, ..WorkerCapacity::default() }
 }
 
-fn ask(n: u128, strategy: Strategy) -> Ask {
-    Ask {
-        asker: (Identity(Uuid::from_u128(n)), 0),
+fn request(n: u128, strategy: Strategy) -> WorkerRequest {
+    WorkerRequest {
+        requester: (Identity(Uuid::from_u128(n)), 0),
         handler: "h".into(),
         job_id: JobId(Uuid::from_u128(1)),
         settings: Arc::new(TaskSettings { strategy, ..TaskSettings::default() }),
@@ -35,46 +35,46 @@ fn ask(n: u128, strategy: Strategy) -> Ask {
 fn three(slots: u32) -> WorkerPool {
     let mut worker_pool = WorkerPool::default();
     for n in 1..=3 {
-        assert!(worker_pool.join(worker(n), WorkerCapacity { name: format!("w{n}"), ..hand(&["h"], slots) }, true, None).is_empty());
+        assert!(worker_pool.join(worker(n), WorkerCapacity { name: format!("w{n}"), ..capacity(&["h"], slots) }, true, None).is_empty());
     }
     worker_pool
 }
 
-fn granted(asked: Asked) -> WorkerId {
-    match asked {
-        Asked::Granted(grant) => grant.worker,
+fn granted(outcome: RequestOutcome) -> WorkerId {
+    match outcome {
+        RequestOutcome::Granted(grant) => grant.worker,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn round_robin_goes_round() {
+fn round_robin_takes_the_workers_in_turn() {
     let mut worker_pool = three(10);
-    let got: Vec<_> = (0..6).map(|n| granted(worker_pool.ask(ask(n, Strategy::RoundRobin)))).collect();
+    let got: Vec<_> = (0..6).map(|n| granted(worker_pool.request(request(n, Strategy::RoundRobin)))).collect();
     assert_eq!(got, [1, 2, 3, 1, 2, 3].map(worker));
 }
 
 #[test]
 fn the_least_loaded_has_the_smallest_part_taken() {
     let mut worker_pool = WorkerPool::default();
-    worker_pool.join(worker(1), hand(&["h"], 2), true, None);
-    worker_pool.join(worker(2), hand(&["h"], 6), true, None);
-    let got: Vec<_> = (0..8).map(|n| granted(worker_pool.ask(ask(n, Strategy::LeastLoaded)))).collect();
+    worker_pool.join(worker(1), capacity(&["h"], 2), true, None);
+    worker_pool.join(worker(2), capacity(&["h"], 6), true, None);
+    let got: Vec<_> = (0..8).map(|n| granted(worker_pool.request(request(n, Strategy::LeastLoaded)))).collect();
     assert_eq!(got.iter().filter(|id| **id == worker(1)).count(), 2);
     assert_eq!(got.iter().take(4).filter(|id| **id == worker(1)).count(), 1, "{got:?}");
-    assert_eq!(worker_pool.ask(ask(9, Strategy::LeastLoaded)), Asked::Waits);
+    assert_eq!(worker_pool.request(request(9, Strategy::LeastLoaded)), RequestOutcome::Waits);
 }
 
 #[test]
-fn the_same_key_has_the_same_worker_and_waits_for_it() {
+fn the_same_key_gets_the_same_worker_and_waits_for_it() {
     let mut worker_pool = three(1);
-    let first = granted(worker_pool.ask(ask(3, Strategy::Hash)));
-    assert_eq!(worker_pool.ask(ask(10, Strategy::Hash)), Asked::Waits, "the same key, and its worker is full");
-    let life = worker_pool.members[&first].life;
-    let next = worker_pool.release(first, life);
-    assert_eq!(next.iter().map(|g| (g.asker.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(10, first)]);
+    let first = granted(worker_pool.request(request(3, Strategy::Hash)));
+    assert_eq!(worker_pool.request(request(10, Strategy::Hash)), RequestOutcome::Waits, "the same key, and its worker is full");
+    let incarnation = worker_pool.members[&first].incarnation;
+    let next = worker_pool.release(first, incarnation);
+    assert_eq!(next.iter().map(|g| (g.requester.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(10, first)]);
     // After it leaves, another worker gets its keys, and the tasks that waited for it are served there.
-    assert_eq!(worker_pool.ask(ask(17, Strategy::Hash)), Asked::Waits);
+    assert_eq!(worker_pool.request(request(17, Strategy::Hash)), RequestOutcome::Waits);
     let (moved, _) = worker_pool.leave(first);
     assert!(moved.iter().all(|g| g.worker != first) && moved.len() == 1, "{moved:?}");
 }
@@ -82,95 +82,101 @@ fn the_same_key_has_the_same_worker_and_waits_for_it() {
 #[test]
 fn sticky_stays_while_it_can() {
     let mut worker_pool = three(2);
-    let first = granted(worker_pool.ask(ask(3, Strategy::Sticky)));
-    assert_eq!(granted(worker_pool.ask(ask(10, Strategy::Sticky))), first);
-    assert_eq!(worker_pool.ask(ask(17, Strategy::Sticky)), Asked::Waits);
+    let first = granted(worker_pool.request(request(3, Strategy::Sticky)));
+    assert_eq!(granted(worker_pool.request(request(10, Strategy::Sticky))), first);
+    assert_eq!(worker_pool.request(request(17, Strategy::Sticky)), RequestOutcome::Waits);
     assert_eq!(worker_pool.leave(first).0.len(), 1, "it goes to another one when that one is gone");
 }
 
 #[test]
 fn failover_is_in_the_order_of_names() {
     let mut worker_pool = three(1);
-    assert_eq!(granted(worker_pool.ask(ask(1, Strategy::Failover))), worker(1));
-    assert_eq!(worker_pool.ask(ask(2, Strategy::Failover)), Asked::Waits);
-    assert!(worker_pool.set_open(worker(1), false).is_empty(), "it may be back in a moment");
-    let moved = worker_pool.bar(worker(1), Some("barred".to_owned()));
+    assert_eq!(granted(worker_pool.request(request(1, Strategy::Failover))), worker(1));
+    assert_eq!(worker_pool.request(request(2, Strategy::Failover)), RequestOutcome::Waits);
+    assert!(worker_pool.set_reachable(worker(1), false).is_empty(), "it may be back in a moment");
+    let moved = worker_pool.set_disabled(worker(1), Some("maintenance".to_owned()));
     assert_eq!(moved.iter().map(|g| g.worker).collect::<Vec<_>>(), [worker(2)]);
 }
 
 #[test]
-fn filters_hold_and_nobody_is_said() {
+fn a_worker_must_meet_all_requirements() {
     let mut worker_pool = WorkerPool::default();
     let gpu =
-        WorkerCapacity { group: Some("A".into()), version: Some("2".into()), tags: vec!["gpu".into(), "x".into()], ..hand(&["h"], 1) };
+        WorkerCapacity { group: Some("A".into()), version: Some("2".into()), tags: vec!["gpu".into(), "x".into()], ..capacity(&["h"], 1) };
     worker_pool.join(worker(1), gpu, true, None);
-    let with = |settings: TaskSettings| Ask { settings: Arc::new(settings), ..ask(1, Strategy::RoundRobin) };
+    let with = |settings: TaskSettings| WorkerRequest { settings: Arc::new(settings), ..request(1, Strategy::RoundRobin) };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
-        worker_pool.ask(with(TaskSettings { group: some("b"), ..TaskSettings::default() })),
-        Asked::NoWorker(NotEligible::Unsuitable)
+        worker_pool.request(with(TaskSettings { group: some("b"), ..TaskSettings::default() })),
+        RequestOutcome::NoWorker(NotEligible::Unsuitable)
     );
     assert_eq!(
-        worker_pool.ask(with(TaskSettings { version: some("1"), ..TaskSettings::default() })),
-        Asked::NoWorker(NotEligible::Unsuitable)
+        worker_pool.request(with(TaskSettings { version: some("1"), ..TaskSettings::default() })),
+        RequestOutcome::NoWorker(NotEligible::Unsuitable)
     );
     assert_eq!(
-        worker_pool.ask(with(TaskSettings { tags: vec!["GPU".into(), "y".into()], ..TaskSettings::default() })),
-        Asked::NoWorker(NotEligible::Unsuitable)
+        worker_pool.request(with(TaskSettings { tags: vec!["GPU".into(), "y".into()], ..TaskSettings::default() })),
+        RequestOutcome::NoWorker(NotEligible::Unsuitable)
     );
     let right = TaskSettings { group: some("a"), version: some("2"), tags: vec!["GPU".into()], ..TaskSettings::default() };
-    assert_eq!(granted(worker_pool.ask(with(right))), worker(1));
-    assert_eq!(worker_pool.ask(Ask { handler: "other".into(), ..ask(2, Strategy::RoundRobin) }), Asked::NoWorker(NotEligible::Unwatched));
+    assert_eq!(granted(worker_pool.request(with(right))), worker(1));
+    assert_eq!(
+        worker_pool.request(WorkerRequest { handler: "other".into(), ..request(2, Strategy::RoundRobin) }),
+        RequestOutcome::NoWorker(NotEligible::Unwatched)
+    );
 }
 
 #[test]
-fn who_failed_it_has_it_again_only_if_there_is_no_other() {
+fn a_worker_that_did_not_complete_a_task_gets_it_again_only_if_there_is_no_other() {
     let mut worker_pool = three(1);
-    let again = |n| Ask { excluded: vec![worker(1), worker(2)], ..ask(n, Strategy::RoundRobin) };
-    assert_eq!(granted(worker_pool.ask(again(1))), worker(3));
-    assert_eq!(worker_pool.ask(again(2)), Asked::Waits, "the third is full, and waited for");
+    let again = |n| WorkerRequest { excluded: vec![worker(1), worker(2)], ..request(n, Strategy::RoundRobin) };
+    assert_eq!(granted(worker_pool.request(again(1))), worker(3));
+    assert_eq!(worker_pool.request(again(2)), RequestOutcome::Waits, "the third is full, and waited for");
     let (moved, _) = worker_pool.leave(worker(3));
     assert_eq!(moved.len(), 1);
 }
 
 #[test]
-fn the_important_come_first() {
+fn a_higher_priority_comes_first() {
     let mut worker_pool = WorkerPool::default();
-    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unwatched));
-    assert_eq!(worker_pool.ask(Ask { priority: 5, ..ask(2, Strategy::RoundRobin) }), Asked::NoWorker(NotEligible::Unwatched));
-    let grants = worker_pool.join(worker(1), hand(&["h"], 1), true, None);
-    assert_eq!(grants[0].asker.0.0.as_u128(), 2);
-    let grants = worker_pool.release(worker(1), grants[0].life);
-    assert_eq!(grants[0].asker.0.0.as_u128(), 1);
+    assert_eq!(worker_pool.request(request(1, Strategy::RoundRobin)), RequestOutcome::NoWorker(NotEligible::Unwatched));
+    assert_eq!(
+        worker_pool.request(WorkerRequest { priority: 5, ..request(2, Strategy::RoundRobin) }),
+        RequestOutcome::NoWorker(NotEligible::Unwatched)
+    );
+    let grants = worker_pool.join(worker(1), capacity(&["h"], 1), true, None);
+    assert_eq!(grants[0].requester.0.0.as_u128(), 2);
+    let grants = worker_pool.release(worker(1), grants[0].incarnation);
+    assert_eq!(grants[0].requester.0.0.as_u128(), 1);
 }
 
 #[test]
-fn who_waits_for_one_that_left_is_named() {
+fn requests_for_a_worker_that_left_are_returned() {
     let mut worker_pool = three(1);
-    granted(worker_pool.ask(ask(1, Strategy::Failover)));
-    let waits = Ask { only: Some(worker(1)), ..ask(2, Strategy::Broadcast) };
-    assert_eq!(worker_pool.ask(waits.clone()), Asked::Waits);
-    assert_eq!(worker_pool.leave(worker(1)), (Vec::new(), vec![waits.asker]));
+    granted(worker_pool.request(request(1, Strategy::Failover)));
+    let waits = WorkerRequest { only: Some(worker(1)), ..request(2, Strategy::Broadcast) };
+    assert_eq!(worker_pool.request(waits.clone()), RequestOutcome::Waits);
+    assert_eq!(worker_pool.leave(worker(1)), (Vec::new(), vec![waits.requester]));
 }
 
 #[test]
-fn a_place_of_an_earlier_life_is_none() {
+fn a_slot_of_an_earlier_incarnation_is_not_released() {
     let mut worker_pool = three(1);
-    let Asked::Granted(grant) = worker_pool.ask(ask(1, Strategy::RoundRobin)) else { panic!("no grant") };
+    let RequestOutcome::Granted(grant) = worker_pool.request(request(1, Strategy::RoundRobin)) else { panic!("no grant") };
     worker_pool.leave(grant.worker);
-    worker_pool.join(grant.worker, hand(&["h"], 1), true, None);
+    worker_pool.join(grant.worker, capacity(&["h"], 1), true, None);
     worker_pool.occupy(grant.worker);
-    assert!(worker_pool.release(grant.worker, grant.life).is_empty());
-    assert_eq!(worker_pool.members[&grant.worker].taken, 1);
+    assert!(worker_pool.release(grant.worker, grant.incarnation).is_empty());
+    assert_eq!(worker_pool.members[&grant.worker].used_slots, 1);
 }
 
 #[derive(Debug, Clone)]
 enum Step {
     Join(u128, u8, u32),
-    Open(u128, bool),
-    Bar(u128, bool),
+    Reachable(u128, bool),
+    Disabled(u128, bool),
     Leave(u128),
-    Ask(u128, Strategy, bool),
+    Request(u128, Strategy, bool),
     Release(usize),
     Withdraw(u128),
 }
@@ -186,10 +192,10 @@ fn step() -> impl Gives<Value = Step> {
     ];
     prop_oneof![
         2 => (1..5u128, 1..4u8, 0..4u32).prop_map(|(w, h, s)| Step::Join(w, h, s)),
-        1 => (1..5u128, any::<bool>()).prop_map(|(w, o)| Step::Open(w, o)),
-        1 => (1..5u128, any::<bool>()).prop_map(|(w, b)| Step::Bar(w, b)),
+        1 => (1..5u128, any::<bool>()).prop_map(|(w, o)| Step::Reachable(w, o)),
+        1 => (1..5u128, any::<bool>()).prop_map(|(w, b)| Step::Disabled(w, b)),
         1 => (1..5u128).prop_map(Step::Leave),
-        6 => (0..40u128, strategy, any::<bool>()).prop_map(|(a, s, e)| Step::Ask(a, s, e)),
+        6 => (0..40u128, strategy, any::<bool>()).prop_map(|(a, s, e)| Step::Request(a, s, e)),
         4 => (0..100usize).prop_map(Step::Release),
         1 => (0..40u128).prop_map(Step::Withdraw),
     ]
@@ -197,7 +203,7 @@ fn step() -> impl Gives<Value = Step> {
 
 proptest! {
     #[test]
-    fn nobody_waits_beside_a_place_that_he_may_have(steps in prop::collection::vec(step(), 1..120)) {
+    fn no_request_waits_while_a_slot_for_it_is_free(steps in prop::collection::vec(step(), 1..120)) {
         let mut worker_pool = WorkerPool::default();
         let mut held: Vec<Grant> = Vec::new();
         let mut waits: HashSet<u128> = HashSet::new();
@@ -205,29 +211,29 @@ proptest! {
             let grants = match step {
                 Step::Join(w, handlers, slots) => {
                     let names: Vec<&str> = ["h", "g"].into_iter().enumerate().filter(|(i, _)| handlers >> i & 1 == 1).map(|(_, n)| n).collect();
-                    worker_pool.join(worker(w), hand(&names, slots), true, None)
+                    worker_pool.join(worker(w), capacity(&names, slots), true, None)
                 }
-                Step::Open(w, open) => worker_pool.set_open(worker(w), open),
-                Step::Bar(w, barred) => worker_pool.bar(worker(w), barred.then(|| "barred".to_owned())),
+                Step::Reachable(w, is_reachable) => worker_pool.set_reachable(worker(w), is_reachable),
+                Step::Disabled(w, disabled) => worker_pool.set_disabled(worker(w), disabled.then(|| "maintenance".to_owned())),
                 Step::Leave(w) => {
                     held.retain(|grant| grant.worker != worker(w));
                     worker_pool.leave(worker(w)).0
                 }
-                Step::Ask(n, strategy, excludes) => {
-                    if held.iter().any(|g| g.asker.0.0.as_u128() == n) {
+                Step::Request(n, strategy, excludes) => {
+                    if held.iter().any(|g| g.requester.0.0.as_u128() == n) {
                         continue;
                     }
                     let handler = if n % 3 == 0 { "g" } else { "h" };
                     let excluded = if excludes { vec![worker(1), worker(2)] } else { Vec::new() };
-                    match worker_pool.ask(Ask { handler: handler.into(), excluded, ..ask(n, strategy) }) {
-                        Asked::Granted(grant) => { waits.remove(&n); held.push(grant); }
-                        Asked::Waits | Asked::NoWorker(_) => { waits.insert(n); }
+                    match worker_pool.request(WorkerRequest { handler: handler.into(), excluded, ..request(n, strategy) }) {
+                        RequestOutcome::Granted(grant) => { waits.remove(&n); held.push(grant); }
+                        RequestOutcome::Waits | RequestOutcome::NoWorker(_) => { waits.insert(n); }
                     }
                     Vec::new()
                 }
                 Step::Release(i) if !held.is_empty() => {
                     let grant = held.swap_remove(i % held.len());
-                    worker_pool.release(grant.worker, grant.life)
+                    worker_pool.release(grant.worker, grant.incarnation)
                 }
                 Step::Release(_) => Vec::new(),
                 Step::Withdraw(n) => {
@@ -237,18 +243,18 @@ proptest! {
                 }
             };
             for grant in grants {
-                prop_assert!(waits.remove(&grant.asker.0.0.as_u128()), "granted to one that does not wait");
+                prop_assert!(waits.remove(&grant.requester.0.0.as_u128()), "granted to a request that does not wait");
                 held.push(grant);
             }
             prop_assert_eq!(worker_pool.waiting(), waits.len());
-            prop_assert_eq!(worker_pool.lanes.values().map(BTreeMap::len).sum::<usize>(), waits.len());
+            prop_assert_eq!(worker_pool.queues.values().map(BTreeMap::len).sum::<usize>(), waits.len());
             for (id, member) in &worker_pool.members {
-                prop_assert_eq!(held.iter().filter(|g| g.worker == *id).count(), member.taken as usize);
+                prop_assert_eq!(held.iter().filter(|g| g.worker == *id).count(), member.used_slots as usize);
             }
-            for lane in worker_pool.lanes.values() {
-                for ask in lane.values() {
-                    let target = worker_pool.target(ask).or(ask.only);
-                    prop_assert_eq!(worker_pool.choose(ask, target, |_, member| member.taken), None, "{:?} waits beside a free place", ask);
+            for queue in worker_pool.queues.values() {
+                for request in queue.values() {
+                    let target = worker_pool.target(request).or(request.only);
+                    prop_assert_eq!(worker_pool.choose(request, target, |_, member| member.used_slots), None, "{:?} waits although a slot is free", request);
                 }
             }
         }
@@ -256,23 +262,27 @@ proptest! {
 }
 
 #[test]
-fn one_that_is_barred_as_it_comes_gets_nothing() {
+fn a_worker_that_is_disabled_when_it_joins_gets_nothing() {
     let mut worker_pool = WorkerPool::default();
-    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unwatched));
-    assert!(worker_pool.join(worker(1), hand(&["h"], 1), true, Some("barred".to_owned())).is_empty());
-    let barred = vec![(worker(1), String::new())];
-    assert_eq!(worker_pool.ask(ask(2, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Disabled(barred)));
-    worker_pool.withdraw(ask(2, Strategy::RoundRobin).asker);
-    let other = WorkerCapacity { slots: 0, ..hand(&["h"], 1) };
+    assert_eq!(worker_pool.request(request(1, Strategy::RoundRobin)), RequestOutcome::NoWorker(NotEligible::Unwatched));
+    assert!(worker_pool.join(worker(1), capacity(&["h"], 1), true, Some("maintenance".to_owned())).is_empty());
+    let disabled = vec![(worker(1), String::new())];
+    assert_eq!(worker_pool.request(request(2, Strategy::RoundRobin)), RequestOutcome::NoWorker(NotEligible::Disabled(disabled)));
+    worker_pool.withdraw(request(2, Strategy::RoundRobin).requester);
+    let other = WorkerCapacity { slots: 0, ..capacity(&["h"], 1) };
     worker_pool.join(worker(2), other, true, None);
-    assert_eq!(worker_pool.ask(ask(3, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unsuitable), "not all are disabled");
-    worker_pool.withdraw(ask(3, Strategy::RoundRobin).asker);
-    assert_eq!(worker_pool.bar(worker(1), None).len(), 1);
+    assert_eq!(
+        worker_pool.request(request(3, Strategy::RoundRobin)),
+        RequestOutcome::NoWorker(NotEligible::Unsuitable),
+        "not all are disabled"
+    );
+    worker_pool.withdraw(request(3, Strategy::RoundRobin).requester);
+    assert_eq!(worker_pool.set_disabled(worker(1), None).len(), 1);
 }
 
 /// A run of a block job.
-fn block_run(n: u128, settings: TaskSettings) -> Ask {
-    Ask { needs_slot: false, settings: Arc::new(settings), ..ask(n, Strategy::RoundRobin) }
+fn block_run(n: u128, settings: TaskSettings) -> WorkerRequest {
+    WorkerRequest { needs_slot: false, settings: Arc::new(settings), ..request(n, Strategy::RoundRobin) }
 }
 
 #[test]
@@ -298,7 +308,7 @@ fn a_block_run_gets_only_a_worker_that_it_may_have() {
     let with = |group: &str, tags: &[&str]| WorkerCapacity {
         group: Some(group.to_owned()),
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-        ..hand(&["h"], 1)
+        ..capacity(&["h"], 1)
     };
     worker_pool.join(worker(1), with("blue", &["gpu"]), true, None);
     worker_pool.join(worker(2), with("red", &[]), true, None);
@@ -308,7 +318,7 @@ fn a_block_run_gets_only_a_worker_that_it_may_have() {
     assert_eq!(why, [unsuitable("its group is blue, and Red is required"), unsuitable("it has no tag gpu")]);
     worker_pool.join(worker(3), with("red", &["gpu"]), false, None);
     assert_eq!(find(&mut worker_pool), Ok(worker(3)), "the order waits until it can be reached");
-    worker_pool.bar(worker(3), Some("it smells".to_owned()));
+    worker_pool.set_disabled(worker(3), Some("maintenance".to_owned()));
     assert_eq!(find(&mut worker_pool), Err(NotEligible::Unsuitable));
-    assert_eq!(worker_pool.explain(&block_run(1, red()))[2].why, Obstacle::Disabled("it smells".to_owned()));
+    assert_eq!(worker_pool.explain(&block_run(1, red()))[2].why, Obstacle::Disabled("maintenance".to_owned()));
 }

@@ -58,7 +58,7 @@ impl Peer for NodeSession {
             Ok(FromNode::Heartbeat(heartbeat)) => {
                 // Its actor may be restarting: the next heartbeat will reach it.
                 if let Some(node) = self.service.node_handle(self.id) {
-                    node.beat(heartbeat);
+                    node.heartbeat(heartbeat);
                 }
             }
             // The node repeats this, like a heartbeat, if its actor is restarting.

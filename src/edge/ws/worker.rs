@@ -3,7 +3,7 @@
 use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
-use crate::actors::worker::{JudgedReports, judge_reports, read_reports};
+use crate::actors::worker::{ValidatedReports, read_reports, validate_reports};
 use crate::domain::ids::WorkerId;
 use crate::edge::Edge;
 use crate::edge::auth::Caller;
@@ -43,11 +43,11 @@ pub(super) fn open(
 }
 
 /// The reports to process. Answers the invalid ones.
-fn accepted(judged: JudgedReports, ctx: &mut WebsocketContext<WorkerSession>) -> FromWorker {
-    if let Some(problem) = judged.problem {
+fn accepted(validated: ValidatedReports, ctx: &mut WebsocketContext<WorkerSession>) -> FromWorker {
+    if let Some(problem) = validated.problem {
         ctx.text(frame::text(&ToWorker::Error(problem)));
     }
-    FromWorker::Reports(judged.reports)
+    FromWorker::Reports(validated.reports)
 }
 
 impl Peer for WorkerSession {
@@ -61,10 +61,10 @@ impl Peer for WorkerSession {
             stats.handled("session.frame");
         }
         let message = match frame::read::<FromWorker>(text) {
-            Ok(FromWorker::Reports(reports)) => accepted(judge_reports(reports), ctx),
+            Ok(FromWorker::Reports(reports)) => accepted(validate_reports(reports), ctx),
             Ok(message) => message,
             Err(problem) => match read_reports(text) {
-                Some(judged) => accepted(judged, ctx),
+                Some(validated) => accepted(validated, ctx),
                 None => return ctx.text(frame::text(&ToWorker::Error(problem))),
             },
         };

@@ -18,7 +18,7 @@ pub struct Limit {
     /// Its end, and the reason for which the attempt has to end then.
     end: Option<(Timestamp, String)>,
     /// A limit from the average of earlier runs was requested.
-    is_judged: bool,
+    is_average_requested: bool,
 }
 
 impl StateMachine {
@@ -26,19 +26,20 @@ impl StateMachine {
     pub fn sent(&mut self, i: usize, now: Timestamp) {
         let timeout = self.rules.timeout;
         let Some(limit) = self.instances.get_mut(i).map(|instance| &mut instance.limit) else { return };
-        limit.is_judged = false;
+        limit.is_average_requested = false;
         if let Some(timeout) = timeout {
             limit.end.get_or_insert_with(|| (now.plus_ms(timeout as i64), format!("it took longer than {timeout} ms")));
         }
     }
 
     /// An attempt has been running for this many milliseconds. Without a timeout its limit comes from earlier runs.
-    pub fn still_at_work(&mut self, i: usize, attempt: u32, since_ms: i64) -> Vec<Effect> {
+    pub fn still_running(&mut self, i: usize, attempt: u32, since_ms: i64) -> Vec<Effect> {
         let has_limit = self.rules.timeout.is_some() || since_ms < LEAST_MS;
-        let Some(instance) = self.at_work(i, attempt).filter(|instance| !has_limit && !instance.limit.is_judged) else {
+        let Some(instance) = self.instance_at_worker(i, attempt).filter(|instance| !has_limit && !instance.limit.is_average_requested)
+        else {
             return Vec::new();
         };
-        instance.limit.is_judged = true;
+        instance.limit.is_average_requested = true;
         vec![Effect::ReadAverage(i, attempt, since_ms)]
     }
 
@@ -51,8 +52,8 @@ impl StateMachine {
         }
     }
 
-    fn at_work(&mut self, i: usize, attempt: u32) -> Option<&mut Instance> {
-        self.instances.get_mut(i).filter(|instance| instance.attempt == attempt && matches!(instance.phase, Phase::At(_)))
+    fn instance_at_worker(&mut self, i: usize, attempt: u32) -> Option<&mut Instance> {
+        self.instances.get_mut(i).filter(|instance| instance.attempt == attempt && matches!(instance.phase, Phase::AtWorker(_)))
     }
 
     /// The time of the next tick, if nothing happens before.
@@ -60,7 +61,7 @@ impl StateMachine {
     pub fn wake(&self) -> Option<Timestamp> {
         let of = |instance: &Instance| match instance.phase {
             Phase::Pausing(at) | Phase::Unclear(at) | Phase::Ending(_, at, _) => Some(at),
-            Phase::At(_) => instance.limit.end.as_ref().map(|(at, _)| *at),
+            Phase::AtWorker(_) => instance.limit.end.as_ref().map(|(at, _)| *at),
             _ => None,
         };
         self.instances.iter().filter_map(of).min()
@@ -78,8 +79,8 @@ impl StateMachine {
     /// An attempt exceeds its time limit: it has to end, and counts as failed.
     pub(super) fn too_long(&mut self, i: usize, attempt: u32, reason: String, now: Timestamp) -> Vec<Effect> {
         let until = now.plus_ms(self.grace().max(self.lease()));
-        let Some(instance) = self.at_work(i, attempt) else { return Vec::new() };
-        let Phase::At(worker) = instance.phase else { return Vec::new() };
+        let Some(instance) = self.instance_at_worker(i, attempt) else { return Vec::new() };
+        let Phase::AtWorker(worker) = instance.phase else { return Vec::new() };
         // Its worker stops it on order, or at the end of its lease, which is no longer renewed.
         instance.phase = Phase::Ending(worker, until, Then::Fail(reason.clone()));
         vec![Effect::Cancel(i, worker, attempt, reason)]

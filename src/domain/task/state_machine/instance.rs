@@ -16,7 +16,7 @@ pub struct Instance {
     /// Attempts that failed.
     pub failures: u32,
     /// Lost attempts that do not count, because the broker died meanwhile.
-    pub pardoned: u32,
+    pub uncounted: u32,
     /// An earlier actor began its attempt: its loss may be the fault of that actor.
     pub is_taken_over: bool,
     /// Workers that did not complete it.
@@ -32,10 +32,10 @@ impl Instance {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            phase: Phase::Asking,
+            phase: Phase::Requesting,
             attempt: 1,
             failures: 0,
-            pardoned: 0,
+            uncounted: 0,
             is_taken_over: false,
             excluded: Vec::new(),
             reason: None,
@@ -45,16 +45,16 @@ impl Instance {
 
     /// Attempts that were lost with their worker, or rejected.
     pub(super) fn lost(&self) -> u32 {
-        (self.attempt - 1).saturating_sub(self.failures + self.pardoned)
+        (self.attempt - 1).saturating_sub(self.failures + self.uncounted)
     }
 
     /// It continues after the broker or its actor died: with this attempt, of which `failures` failed before. Earlier lost attempts
     /// no longer count.
     #[must_use]
     pub fn taken_over(phase: Phase, attempt: u32, failures: u32) -> Self {
-        let pardoned = (attempt.max(1) - 1).saturating_sub(failures);
+        let uncounted = (attempt.max(1) - 1).saturating_sub(failures);
         let is_taken_over = matches!(phase, Phase::Unclear(_));
-        Self { phase, attempt, failures, pardoned, is_taken_over, ..Self::new() }
+        Self { phase, attempt, failures, uncounted, is_taken_over, ..Self::new() }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -74,7 +74,7 @@ impl Instance {
     #[must_use]
     pub fn worker(&self) -> Option<WorkerId> {
         match self.phase {
-            Phase::At(worker) | Phase::Ending(worker, ..) => Some(worker),
+            Phase::AtWorker(worker) | Phase::Ending(worker, ..) => Some(worker),
             _ => None,
         }
     }

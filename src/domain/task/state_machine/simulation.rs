@@ -1,7 +1,7 @@
 //! Simulates one task with seeded random numbers: workers that die, hang, reject tasks and return, a network that delays and breaks, a
 //! broker that is killed before and after each of its writes. Every step checks the guarantees.
 //!
-//! `WEBLOOM_TASK_SIMULATION=seed,lives` selects other simulations.
+//! `WEBLOOM_TASK_SIMULATION=seed,count` selects other seeds, and how many.
 
 use super::*;
 use crate::domain::schedule::Retry;
@@ -47,17 +47,17 @@ enum Up {
 }
 
 #[derive(Debug)]
-struct WorkerCapacity {
+struct SimulatedWorker {
     alive: bool,
     connected: bool,
     /// Ordered to end its attempt; its lease is no longer renewed.
-    told: Option<u32>,
+    cancelled: Option<u32>,
     /// Attempt, when it will be done, its result, and the end of its lease.
     work: Option<(u32, i64, AttemptReport, i64)>,
     outbox: Option<(u32, AttemptReport)>,
     /// Sending time of the last answered heartbeat.
     proved: i64,
-    next_beat: i64,
+    next_heartbeat: i64,
     /// Attempts that succeeded.
     done: Vec<u32>,
     up: VecDeque<(i64, Up)>,
@@ -81,8 +81,8 @@ struct World {
     disk: Disk,
     /// The broker's view of each worker: attempt and last renewal.
     held: Vec<Option<(u32, i64)>>,
-    hands: Vec<WorkerCapacity>,
-    asking: bool,
+    workers: Vec<SimulatedWorker>,
+    is_requesting: bool,
     /// The broker is down until then.
     down_until: Option<i64>,
     stopped: bool,
@@ -109,14 +109,14 @@ fn settings() -> Arc<TaskSettings> {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let hand = |_| WorkerCapacity {
+        let worker = |_| SimulatedWorker {
             alive: true,
             connected: true,
-            told: None,
+            cancelled: None,
             work: None,
             outbox: None,
             proved: 0,
-            next_beat: 0,
+            next_heartbeat: 0,
             done: Vec::new(),
             up: VecDeque::new(),
             down: VecDeque::new(),
@@ -127,8 +127,8 @@ impl World {
             machine: StateMachine::new(settings(), rules(), vec![Instance::new()], false),
             disk: Disk { attempt: 1, failures: 0, not_before: None, end: None, ends: 0 },
             held: vec![None; WORKERS],
-            hands: (0..WORKERS).map(hand).collect(),
-            asking: false,
+            workers: (0..WORKERS).map(worker).collect(),
+            is_requesting: false,
             down_until: None,
             stopped: false,
             failures: 0,
@@ -144,18 +144,18 @@ impl World {
     }
 
     fn send_down(&mut self, i: usize, message: Down) {
-        if self.hands[i].connected {
-            let earliest = self.hands[i].down.back().map_or(0, |(at, _)| *at);
+        if self.workers[i].connected {
+            let earliest = self.workers[i].down.back().map_or(0, |(at, _)| *at);
             let at = (self.now + self.random.below(8) as i64 * STEP).max(earliest);
-            self.hands[i].down.push_back((at, message));
+            self.workers[i].down.push_back((at, message));
         }
     }
 
     fn send_up(&mut self, i: usize, message: Up) {
-        if self.hands[i].connected {
-            let earliest = self.hands[i].up.back().map_or(0, |(at, _)| *at);
+        if self.workers[i].connected {
+            let earliest = self.workers[i].up.back().map_or(0, |(at, _)| *at);
             let at = (self.now + self.random.below(8) as i64 * STEP).max(earliest);
-            self.hands[i].up.push_back((at, message));
+            self.workers[i].up.push_back((at, message));
         }
     }
 
@@ -164,19 +164,19 @@ impl World {
         for effect in effects {
             self.trace.push(format!("{}: {effect:?}", self.now));
             match effect {
-                Effect::Ask(_) => self.asking = true,
-                Effect::Withdraw(_) => self.asking = false,
-                Effect::Place | Effect::ReadAverage(..) => unreachable!("there is one instance, and it is short"),
+                Effect::RequestSlot(_) => self.is_requesting = true,
+                Effect::WithdrawRequest(_) => self.is_requesting = false,
+                Effect::DecideInstances | Effect::ReadAverage(..) => unreachable!("there is one instance, and it is short"),
                 Effect::Send(_, id) => {
                     self.held[number(id)] = Some((self.disk.attempt, self.now));
                     assert_eq!(self.disk.attempt, self.machine.instances[0].attempt, "sent before it was stored");
                     self.send_down(number(id), Down::Order(self.disk.attempt));
                 }
                 Effect::Cancel(_, id, attempt, _) => self.send_down(number(id), Down::Cancel(attempt)),
-                Effect::LetGo(_, id, _) => self.held[number(id)] = None,
+                Effect::Release(_, id, _) => self.held[number(id)] = None,
                 Effect::Settle(_, id, attempt) => self.send_down(number(id), Down::Settled(attempt)),
                 Effect::InstanceOver(_) => unreachable!("there is one instance"),
-                Effect::Again(_, at, _) => {
+                Effect::Retry(_, at, _) => {
                     if self.random.one_in(12) {
                         return self.crash();
                     }
@@ -208,17 +208,17 @@ impl World {
         self.failures = self.disk.failures;
         self.down_until = Some(self.now + 100 + self.random.below(1_500) as i64);
         self.held = vec![None; WORKERS];
-        self.asking = false;
+        self.is_requesting = false;
         for i in 0..WORKERS {
             self.cut(i);
         }
     }
 
     fn cut(&mut self, i: usize) {
-        let hand = &mut self.hands[i];
-        hand.connected = false;
-        hand.up.clear();
-        hand.down.clear();
+        let worker = &mut self.workers[i];
+        worker.connected = false;
+        worker.up.clear();
+        worker.down.clear();
     }
 
     /// A new broker: it starts from the stored state.
@@ -249,9 +249,9 @@ impl World {
         }
         let chance = self.random.below(1_000) as f64 / 1_000.0;
         for i in 0..WORKERS {
-            while self.down_until.is_none() && self.hands[i].up.front().is_some_and(|(at, _)| *at <= self.now) {
-                let (_, message) = self.hands[i].up.pop_front().expect("it was looked at");
-                self.hear(i, message, chance);
+            while self.down_until.is_none() && self.workers[i].up.front().is_some_and(|(at, _)| *at <= self.now) {
+                let (_, message) = self.workers[i].up.pop_front().expect("it was looked at");
+                self.receive(i, message, chance);
             }
             if let Some((attempt, renewed)) = self.held[i].filter(|(_, renewed)| self.now - renewed > LEASE as i64) {
                 self.held[i] = None;
@@ -267,10 +267,10 @@ impl World {
             let effects = self.machine.tick(Moment { now: self.at(), chance });
             self.carry_out(effects);
         }
-        if self.asking && self.down_until.is_none() {
+        if self.is_requesting && self.down_until.is_none() {
             let i = self.random.below(WORKERS as u64) as usize;
-            if self.hands[i].connected && self.held[i].is_none() {
-                self.asking = false;
+            if self.workers[i].connected && self.held[i].is_none() {
+                self.is_requesting = false;
                 let effects = self.machine.granted(0, worker(i));
                 self.carry_out(effects);
             }
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self, i: usize, message: Up, chance: f64) {
+    fn receive(&mut self, i: usize, message: Up, chance: f64) {
         match message {
             Up::Heartbeat(sent, tasks) => {
                 for attempt in tasks.clone() {
@@ -321,75 +321,75 @@ impl World {
     }
 
     fn worker(&mut self, i: usize) {
-        if !self.hands[i].alive {
+        if !self.workers[i].alive {
             if self.random.one_in(60) {
-                self.hands[i].alive = true;
+                self.workers[i].alive = true;
             }
             return;
         }
         if self.random.one_in(400) {
             // Killed: it loses its state.
             self.cut(i);
-            let done = std::mem::take(&mut self.hands[i].done);
-            self.hands[i] = WorkerCapacity {
+            let done = std::mem::take(&mut self.workers[i].done);
+            self.workers[i] = SimulatedWorker {
                 alive: false,
                 work: None,
                 outbox: None,
                 done,
                 up: VecDeque::new(),
                 down: VecDeque::new(),
-                ..self.hands[i]
+                ..self.workers[i]
             };
             return;
         }
         if self.random.one_in(300) {
             self.cut(i);
         }
-        if !self.hands[i].connected && self.down_until.is_none() && self.random.one_in(20) {
+        if !self.workers[i].connected && self.down_until.is_none() && self.random.one_in(20) {
             // It reports its current attempt first, then its reports.
-            let hand = &mut self.hands[i];
-            (hand.connected, hand.next_beat) = (true, self.now);
-            self.beat(i);
-            if let Some((attempt, report)) = self.hands[i].outbox.clone() {
+            let worker = &mut self.workers[i];
+            (worker.connected, worker.next_heartbeat) = (true, self.now);
+            self.send_heartbeat(i);
+            if let Some((attempt, report)) = self.workers[i].outbox.clone() {
                 self.send_up(i, Up::Report(attempt, report));
             }
         }
-        while self.hands[i].down.front().is_some_and(|(at, _)| *at <= self.now) {
-            let (_, message) = self.hands[i].down.pop_front().expect("it was looked at");
-            self.obey(i, message);
+        while self.workers[i].down.front().is_some_and(|(at, _)| *at <= self.now) {
+            let (_, message) = self.workers[i].down.pop_front().expect("it was looked at");
+            self.handle_message(i, message);
         }
-        if self.now >= self.hands[i].next_beat {
-            self.beat(i);
+        if self.now >= self.workers[i].next_heartbeat {
+            self.send_heartbeat(i);
         }
-        if let Some((attempt, done_at, report, lease)) = self.hands[i].work.clone() {
+        if let Some((attempt, done_at, report, lease)) = self.workers[i].work.clone() {
             if self.now >= lease {
-                self.hands[i].work = None;
+                self.workers[i].work = None;
             } else if self.now >= done_at {
-                self.hands[i].work = None;
+                self.workers[i].work = None;
                 if report == AttemptReport::Success {
-                    self.hands[i].done.push(attempt);
+                    self.workers[i].done.push(attempt);
                 }
-                self.hands[i].outbox = Some((attempt, report.clone()));
+                self.workers[i].outbox = Some((attempt, report.clone()));
                 self.send_up(i, Up::Report(attempt, report));
             }
         }
     }
 
-    fn beat(&mut self, i: usize) {
-        let hand = &self.hands[i];
-        let mut tasks: Vec<u32> = hand.work.iter().map(|(attempt, ..)| *attempt).collect();
-        tasks.extend(hand.outbox.iter().map(|(attempt, _)| *attempt));
-        self.hands[i].next_beat = self.now + HEARTBEAT;
+    fn send_heartbeat(&mut self, i: usize) {
+        let worker = &self.workers[i];
+        let mut tasks: Vec<u32> = worker.work.iter().map(|(attempt, ..)| *attempt).collect();
+        tasks.extend(worker.outbox.iter().map(|(attempt, _)| *attempt));
+        self.workers[i].next_heartbeat = self.now + HEARTBEAT;
         self.send_up(i, Up::Heartbeat(self.now, tasks));
     }
 
-    fn obey(&mut self, i: usize, message: Down) {
+    fn handle_message(&mut self, i: usize, message: Down) {
         match message {
             Down::Order(attempt) => {
-                let knows = |hand: &WorkerCapacity| {
-                    hand.work.as_ref().is_some_and(|(a, ..)| *a == attempt) || hand.outbox.as_ref().is_some_and(|(a, _)| *a == attempt)
+                let has = |worker: &SimulatedWorker| {
+                    worker.work.as_ref().is_some_and(|(a, ..)| *a == attempt) || worker.outbox.as_ref().is_some_and(|(a, _)| *a == attempt)
                 };
-                if knows(&self.hands[i]) || self.hands[i].work.is_some() {
+                if has(&self.workers[i]) || self.workers[i].work.is_some() {
                     return;
                 }
                 let report = match self.random.below(10) {
@@ -399,47 +399,49 @@ impl World {
                 };
                 let takes = if self.random.one_in(6) { 20_000 } else { self.random.below(1_500) as i64 };
                 // Count from the sending time of the last answered heartbeat before the order: the order was not sent before that.
-                let lease = self.hands[i].proved + LEASE as i64;
-                self.hands[i].work = Some((attempt, self.now + takes, report, lease));
+                let lease = self.workers[i].proved + LEASE as i64;
+                self.workers[i].work = Some((attempt, self.now + takes, report, lease));
             }
             Down::Cancel(attempt) => {
                 // One in three ignores the order, and is stopped by the end of its lease.
-                let listens = !self.random.one_in(3);
-                let hand = &mut self.hands[i];
-                hand.told = Some(attempt);
-                if listens && hand.work.as_ref().is_some_and(|(a, ..)| *a == attempt) {
-                    hand.work = None;
-                    hand.outbox = Some((attempt, AttemptReport::Cancelled));
+                let ends = !self.random.one_in(3);
+                let worker = &mut self.workers[i];
+                worker.cancelled = Some(attempt);
+                if ends && worker.work.as_ref().is_some_and(|(a, ..)| *a == attempt) {
+                    worker.work = None;
+                    worker.outbox = Some((attempt, AttemptReport::Cancelled));
                     self.send_up(i, Up::Report(attempt, AttemptReport::Cancelled));
                 }
             }
             Down::Settled(attempt) => {
-                let hand = &mut self.hands[i];
-                hand.outbox.take_if(|(a, _)| *a == attempt);
+                let worker = &mut self.workers[i];
+                worker.outbox.take_if(|(a, _)| *a == attempt);
             }
             Down::Pong(sent, listed) => {
-                let hand = &mut self.hands[i];
-                hand.proved = hand.proved.max(sent);
-                let told = hand.told;
-                if let Some((.., lease)) = hand.work.as_mut().filter(|(attempt, ..)| told != Some(*attempt) && listed.contains(attempt)) {
+                let worker = &mut self.workers[i];
+                worker.proved = worker.proved.max(sent);
+                let cancelled = worker.cancelled;
+                if let Some((.., lease)) =
+                    worker.work.as_mut().filter(|(attempt, ..)| cancelled != Some(*attempt) && listed.contains(attempt))
+                {
                     *lease = (*lease).max(sent + LEASE as i64);
                 }
             }
         }
     }
 
-    fn look(&self) {
-        let at_work: Vec<_> = self.hands.iter().enumerate().filter_map(|(i, h)| h.work.as_ref().map(|w| (i, w.0))).collect();
-        // A stopped run is closed whatever its worker does; one that exceeds its time limit waits for the lease.
+    fn check(&self) {
+        let running: Vec<_> = self.workers.iter().enumerate().filter_map(|(i, h)| h.work.as_ref().map(|w| (i, w.0))).collect();
+        // A stopped run is closed even if its worker continues; one that exceeds its time limit waits for the lease.
         if !self.stopped {
-            assert!(at_work.len() <= 1, "at work twice: {at_work:?}\n{}", self.trace.join("\n"));
+            assert!(running.len() <= 1, "at work twice: {running:?}\n{}", self.trace.join("\n"));
         }
         assert!(self.disk.ends <= 1);
         assert!(self.failures <= 3 || self.stopped, "more attempts than the policy allows\n{}", self.trace.join("\n"));
     }
 }
 
-fn live(seed: u64) {
+fn simulate(seed: u64) {
     let mut world = World::new(seed);
     // Until it is over, and some steps longer for late messages.
     let mut after = 400;
@@ -449,7 +451,7 @@ fn live(seed: u64) {
         for i in 0..WORKERS {
             world.worker(i);
         }
-        world.look();
+        world.check();
         if world.disk.end.is_some() {
             after -= 1;
             if after == 0 {
@@ -460,14 +462,14 @@ fn live(seed: u64) {
     }
     match world.disk.end {
         Some(RunState::Success) => {
-            assert!(world.hands.iter().any(|hand| hand.done.contains(&world.disk.attempt)), "seed {seed}: nobody has done it");
+            assert!(world.workers.iter().any(|worker| worker.done.contains(&world.disk.attempt)), "seed {seed}: nobody has done it");
         }
         Some(RunState::Stopped) => assert!(world.stopped, "seed {seed}: nobody stopped it"),
         Some(RunState::Failed) => assert!(world.disk.attempt > 2, "seed {seed}: it failed too soon\n{}", world.trace.join("\n")),
         other => panic!("seed {seed}: {other:?}"),
     }
     assert!(
-        world.hands.iter().all(|hand| hand.outbox.is_none() || !hand.alive || !hand.connected),
+        world.workers.iter().all(|worker| worker.outbox.is_none() || !worker.alive || !worker.connected),
         "seed {seed}: a report is never settled"
     );
 }
@@ -476,8 +478,8 @@ fn live(seed: u64) {
 fn one_task_through_everything() {
     let given = std::env::var("WEBLOOM_TASK_SIMULATION").unwrap_or_default();
     let numbers: Vec<u64> = given.split(',').filter_map(|n| n.trim().parse().ok()).collect();
-    let (seed, lives) = (numbers.first().copied().unwrap_or(1), numbers.get(1).copied().unwrap_or(400));
-    for i in 0..lives {
-        live(seed + i);
+    let (seed, count) = (numbers.first().copied().unwrap_or(1), numbers.get(1).copied().unwrap_or(400));
+    for i in 0..count {
+        simulate(seed + i);
     }
 }

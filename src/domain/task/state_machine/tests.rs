@@ -54,13 +54,13 @@ fn an_attempt_ends_at_its_timeout_and_not_before() {
     machine.sent(0, Timestamp(1_400));
     assert_eq!(machine.wake(), Some(Timestamp(1_500)), "the same order again does not move the limit");
     assert_eq!(machine.tick(at(1_499)), []);
-    assert_eq!(machine.still_at_work(0, 1, i64::MAX), [], "earlier runs are not asked");
+    assert_eq!(machine.still_running(0, 1, i64::MAX), [], "earlier runs are not asked");
     assert_eq!(machine.tick(at(1_500)), [Effect::Cancel(0, worker, 1, "it took longer than 500 ms".into())]);
     assert_eq!(machine.tick(at(1_600)), [], "it has its grace period");
     // The next attempt has a limit of its own.
     let (mut machine, worker) = sent(RunRules { timeout: Some(500), ..RunRules::default() });
     machine.report(0, worker, 1, AttemptReport::Refused("full".into()), at(1_100)).expect("it is its");
-    assert_eq!(machine.tick(at(1_100)), [Effect::Ask(0)]);
+    assert_eq!(machine.tick(at(1_100)), [Effect::RequestSlot(0)]);
     assert_eq!(machine.granted(0, worker), [Effect::Send(0, worker)]);
     machine.sent(0, Timestamp(1_400));
     assert_eq!(machine.wake(), Some(Timestamp(1_900)));
@@ -69,12 +69,12 @@ fn an_attempt_ends_at_its_timeout_and_not_before() {
 #[test]
 fn an_attempt_without_a_timeout_is_compared_with_earlier_runs() {
     let minutes = |n: i64| n * 60_000;
-    let judged = |average| {
+    let limit_from = |average| {
         let (mut machine, worker) = sent(RunRules::default());
-        assert_eq!((machine.wake(), machine.still_at_work(0, 1, minutes(5) - 1)), (None, Vec::new()));
-        assert_eq!(machine.still_at_work(0, 2, minutes(5)), [], "another attempt");
-        assert_eq!(machine.still_at_work(0, 1, minutes(5)), [Effect::ReadAverage(0, 1, minutes(5))]);
-        assert_eq!(machine.still_at_work(0, 1, minutes(6)), [], "it was asked");
+        assert_eq!((machine.wake(), machine.still_running(0, 1, minutes(5) - 1)), (None, Vec::new()));
+        assert_eq!(machine.still_running(0, 2, minutes(5)), [], "another attempt");
+        assert_eq!(machine.still_running(0, 1, minutes(5)), [Effect::ReadAverage(0, 1, minutes(5))]);
+        assert_eq!(machine.still_running(0, 1, minutes(6)), [], "it was asked");
         machine.average(0, 1, minutes(5), average, Timestamp(0));
         let until = machine.wake().expect("a limit");
         assert_eq!(machine.tick(at(until.0 - 1)), []);
@@ -83,9 +83,9 @@ fn an_attempt_without_a_timeout_is_compared_with_earlier_runs() {
         );
         until.0 + minutes(5)
     };
-    assert_eq!(judged(Some(minutes(4) as u64)), minutes(12));
-    assert_eq!(judged(Some(10)), minutes(5), "never less");
-    assert_eq!(judged(None), minutes(120));
+    assert_eq!(limit_from(Some(minutes(4) as u64)), minutes(12));
+    assert_eq!(limit_from(Some(10)), minutes(5), "never less");
+    assert_eq!(limit_from(None), minutes(120));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn the_workers_of_a_broadcast_are_counted_at_its_time() {
     let settings = Arc::new(TaskSettings { strategy: Strategy::Broadcast, ..TaskSettings::default() });
     let machine = |phase| StateMachine::new(Arc::clone(&settings), RunRules::default(), vec![Instance::taken_over(phase, 1, 0)], false);
     let mut later = machine(Phase::Pausing(Timestamp(500)));
-    assert_eq!((later.begin(), later.tick(at(499)), later.tick(at(500))), (vec![], vec![], vec![Effect::Place]));
-    assert_eq!(later.placed(2), [Effect::Ask(0), Effect::Ask(1)]);
-    assert_eq!(machine(Phase::Unclear(Timestamp(500))).begin(), [Effect::Place], "nothing was sent before it was stored");
-    assert_eq!(machine(Phase::Queued).begin(), [Effect::Place], "it begins when it is not queued any more");
+    assert_eq!((later.begin(), later.tick(at(499)), later.tick(at(500))), (vec![], vec![], vec![Effect::DecideInstances]));
+    assert_eq!(later.placed(2), [Effect::RequestSlot(0), Effect::RequestSlot(1)]);
+    assert_eq!(machine(Phase::Unclear(Timestamp(500))).begin(), [Effect::DecideInstances], "nothing was sent before it was stored");
+    assert_eq!(machine(Phase::Queued).begin(), [Effect::DecideInstances], "it begins when it is not queued any more");
 }

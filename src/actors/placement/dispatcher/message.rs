@@ -4,9 +4,9 @@ use super::Dispatcher;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::Reply;
 use crate::actors::run::RunHandle;
-use crate::actors::supervision::Link;
+use crate::actors::supervision::CurrentLink;
 use crate::domain::ids::{Identity, NodeId};
-use crate::domain::node::{NodeFacts, Room};
+use crate::domain::node::{NodeFacts, SlotKind};
 use crate::protocol::node::Block;
 use actix::Message;
 
@@ -38,7 +38,7 @@ pub struct RunGone(pub Identity);
 /// From a node: it is connected, with this number of free slots, and accepts work or not.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct NodeOpen {
+pub struct NodeChanged {
     /// The facts that the node reported.
     pub facts: NodeFacts,
     /// The node that receives the blocks.
@@ -48,13 +48,13 @@ pub struct NodeOpen {
     /// Free slots for site blocks.
     pub free_sites: u32,
     /// The node accepts blocks.
-    pub open: bool,
+    pub accepts_blocks: bool,
 }
 
-/// From a node: a block has left it. From a [`NodePermit`]: no block has used it.
+/// From a node: a block has left it. From a dropped permit: no block has used it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Credit(pub NodeId, pub Room);
+pub struct Credit(pub NodeId, pub SlotKind);
 
 /// From a run: a block of it failed at a node for a reason that another node may not have. If another node has a free slot, it is granted
 /// to the run; else nothing happens.
@@ -66,20 +66,20 @@ pub struct GrantElsewhere {
     /// Not this node.
     pub not: NodeId,
     /// The kind of slot.
-    pub room: Room,
+    pub slot_kind: SlotKind,
 }
 
 /// From a node or the registry: a node has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct NodeGone(pub NodeId);
+pub struct NodeLeft(pub NodeId);
 
-/// From the broker: whether this broker may still lead is not known, so no block is dispatched until it is.
+/// From the broker: no block is dispatched while it is not known whether this broker still leads.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetPaused(pub bool);
 
-/// From a node without a socket that requests a block: the dispatcher asks the best run to dispatch one, and the run answers.
+/// From a node without a socket that requests a block: the dispatcher forwards the request to the run that comes first, and this run answers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PullBlock {
@@ -93,57 +93,9 @@ pub struct PullBlock {
     pub reply: Reply<Option<Block>>,
 }
 
-/// A slot at a node for one block, reserved with a grant. If the permit is dropped before a block arrives at the node, the slot
-/// goes back to the dispatcher that reserved it; a later dispatcher never counted it.
-#[derive(Debug)]
-pub struct NodePermit {
-    node: NodeId,
-    room: Room,
-    /// The node limits the pace of a site by itself.
-    keeps_pace: bool,
-    dispatcher: Option<DispatcherHandle>,
-}
-
-impl NodePermit {
-    pub(super) fn new(node: NodeId, room: Room, keeps_pace: bool, dispatcher: DispatcherHandle) -> Self {
-        Self { node, room, keeps_pace, dispatcher: Some(dispatcher) }
-    }
-
-    /// The kind of slot.
-    #[must_use]
-    pub fn room(&self) -> Room {
-        self.room
-    }
-
-    /// Whether the node accepts many requests to one site.
-    #[must_use]
-    pub fn keeps_pace(&self) -> bool {
-        self.keeps_pace
-    }
-
-    /// The node of the slot.
-    #[must_use]
-    pub fn node(&self) -> NodeId {
-        self.node
-    }
-
-    /// A block has arrived: the node itself reports when the block has left.
-    pub fn taken(mut self) {
-        self.dispatcher = None;
-    }
-}
-
-impl Drop for NodePermit {
-    fn drop(&mut self) {
-        if let Some(dispatcher) = self.dispatcher.take() {
-            dispatcher.credit(self.node, self.room);
-        }
-    }
-}
-
 /// Handle to the dispatcher for other modules.
-#[derive(Debug, Clone)]
-pub struct DispatcherHandle(pub(in crate::actors) Link<Dispatcher>);
+#[derive(Debug, Clone, Default)]
+pub struct DispatcherHandle(pub(in crate::actors) CurrentLink<Dispatcher>);
 
 impl DispatcherHandle {
     /// See [`RunReady`].
@@ -154,21 +106,21 @@ impl DispatcherHandle {
     pub fn run_gone(&self, identity: Identity) {
         self.0.tell(RunGone(identity));
     }
-    /// See [`NodeOpen`].
-    pub fn node_open(&self, message: NodeOpen) {
+    /// See [`NodeChanged`].
+    pub fn node_changed(&self, message: NodeChanged) {
         self.0.tell(message);
     }
     /// See [`Credit`].
-    pub fn credit(&self, node: NodeId, room: Room) {
-        self.0.tell(Credit(node, room));
+    pub fn credit(&self, node: NodeId, slot_kind: SlotKind) {
+        self.0.tell(Credit(node, slot_kind));
     }
     /// See [`GrantElsewhere`].
     pub fn grant_elsewhere(&self, message: GrantElsewhere) {
         self.0.tell(message);
     }
-    /// See [`NodeGone`].
-    pub fn node_gone(&self, node: NodeId) {
-        self.0.tell(NodeGone(node));
+    /// See [`NodeLeft`].
+    pub fn node_left(&self, node: NodeId) {
+        self.0.tell(NodeLeft(node));
     }
     /// See [`SetPaused`].
     pub fn set_paused(&self, is_paused: bool) {

@@ -4,7 +4,7 @@ use crate::actors::run::RunHandle;
 use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::worker::NotEligible;
-use crate::domain::worker_pool::{Ask, WorkerPool};
+use crate::domain::worker_pool::{WorkerPool, WorkerRequest};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) enum Waiter {
 }
 
 impl Waiter {
-    /// It asks again.
+    /// Notifies it; it sends its request again.
     pub(super) fn wake(&self) {
         match self {
             Self::Task(task) => task.tell(TaskEvent::WorkerFits),
@@ -27,7 +27,7 @@ impl Waiter {
 
 #[derive(Debug)]
 struct Unplaced {
-    ask: Box<Ask>,
+    request: Box<WorkerRequest>,
     /// Why it waits.
     why: NotEligible,
     waiter: Waiter,
@@ -35,26 +35,26 @@ struct Unplaced {
 
 impl Unplaced {
     /// Whether it can go on, or the reason why it waits has changed.
-    fn is_concerned(&self, pool: &WorkerPool, worker: WorkerId, why: &NotEligible) -> bool {
-        pool.suits(worker, &self.ask) || self.why != *why
+    fn may_continue(&self, pool: &WorkerPool, worker: WorkerId, why: &NotEligible) -> bool {
+        pool.suits(worker, &self.request) || self.why != *why
     }
 }
 
 /// See the module documentation. By handler, so that a worker concerns only those that need one of its names.
 #[derive(Debug, Default)]
-pub(super) struct UnplacedRuns {
+pub(super) struct UnplacedWork {
     by_handler: HashMap<Arc<str>, HashMap<Identity, Unplaced>>,
     handlers: HashMap<Identity, Arc<str>>,
 }
 
-impl UnplacedRuns {
-    pub(super) fn enter(&mut self, ask: Box<Ask>, why: NotEligible, waiter: Waiter) {
-        let (identity, handler) = (ask.asker.0, Arc::clone(&ask.handler));
+impl UnplacedWork {
+    pub(super) fn add(&mut self, request: Box<WorkerRequest>, why: NotEligible, waiter: Waiter) {
+        let (identity, handler) = (request.requester.0, Arc::clone(&request.handler));
         self.handlers.insert(identity, Arc::clone(&handler));
-        self.by_handler.entry(handler).or_default().insert(identity, Unplaced { ask, why, waiter });
+        self.by_handler.entry(handler).or_default().insert(identity, Unplaced { request, why, waiter });
     }
 
-    pub(super) fn leave(&mut self, identity: Identity) {
+    pub(super) fn remove(&mut self, identity: Identity) {
         let Some(handler) = self.handlers.remove(&identity) else { return };
         if let Some(runs) = self.by_handler.get_mut(&handler) {
             runs.remove(&identity);
@@ -73,7 +73,7 @@ impl UnplacedRuns {
         for name in watched {
             let Some(runs) = self.by_handler.get_mut(name.as_str()) else { continue };
             let why = pool.not_eligible(name);
-            for (identity, unplaced) in runs.extract_if(|_, unplaced| unplaced.is_concerned(pool, worker, &why)) {
+            for (identity, unplaced) in runs.extract_if(|_, unplaced| unplaced.may_continue(pool, worker, &why)) {
                 self.handlers.remove(&identity);
                 unplaced.waiter.wake();
             }
@@ -84,9 +84,9 @@ impl UnplacedRuns {
     }
 
     /// Removes all of them.
-    pub(super) fn take_all(&mut self) -> Vec<(Box<Ask>, Waiter)> {
+    pub(super) fn take_all(&mut self) -> Vec<(Box<WorkerRequest>, Waiter)> {
         self.handlers.clear();
         let all = self.by_handler.drain().flat_map(|(_, runs)| runs);
-        all.map(|(_, unplaced)| (unplaced.ask, unplaced.waiter)).collect()
+        all.map(|(_, unplaced)| (unplaced.request, unplaced.waiter)).collect()
     }
 }

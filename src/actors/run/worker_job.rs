@@ -16,22 +16,22 @@ use crate::store::{FindJobs, GetRun};
 use actix::{AsyncContext, Context, fut::wrap_future};
 
 /// Interval between two checks of a request, in milliseconds.
-const LOOK_MS: i64 = 5_000;
+const CHECK_MS: i64 = 5_000;
 
 /// A request to a job to start a worker.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct StartRequest {
     /// Deadline for the worker to connect.
     until: Timestamp,
     /// Time of the next check whether another request is needed.
-    look_at: Timestamp,
+    check_at: Timestamp,
     /// The run that was created for it.
     made: Option<Identity>,
 }
 
 /// The answer to a request.
 #[derive(Debug)]
-pub enum Called {
+pub enum StartOutcome {
     /// This run starts a worker, or has started one.
     Made(Identity),
     /// A run from another request is active.
@@ -51,7 +51,7 @@ impl RunActor {
     pub(super) fn no_worker(&mut self, why: &NotEligible, ctx: &mut Context<Self>) {
         let reason = why.reason(&format!("the class {}", self.run.class_name));
         if self.workers_may_come_back() {
-            self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
+            self.run.reason = Some(format!("{reason}: the broker has just started, and workers may still reconnect"));
             self.kind.search_at = Some(self.context.began.plus_ms(self.context.times.worker_offline as i64));
             return;
         }
@@ -69,43 +69,43 @@ impl RunActor {
             return;
         };
         let now = Timestamp::steady();
-        let made = match &mut self.kind.called {
-            Some(call) if now >= call.until && may_fail => {
-                let reason = format!("{reason}, {wait} ms after the job `{job}` was called for one");
+        let made = match &mut self.kind.start_request {
+            Some(request) if now >= request.until && may_fail => {
+                let reason = format!("{reason}, {wait} ms after the job `{job}` was requested to start one");
                 return self.end(RunState::Failed, Some(reason), ctx);
             }
-            Some(call) if now < call.look_at => {
-                self.kind.search_at = Some(call.look_at.min(call.until));
+            Some(request) if now < request.check_at => {
+                self.kind.search_at = Some(request.check_at.min(request.until));
                 return;
             }
             // A run that had a worker before must not lose its work: it requests another worker and waits.
-            Some(call) if now >= call.until => {
-                *call = Call { until: now.plus_ms(wait), look_at: now.plus_ms(LOOK_MS), made: None };
+            Some(request) if now >= request.until => {
+                *request = StartRequest { until: now.plus_ms(wait), check_at: now.plus_ms(CHECK_MS), made: None };
                 None
             }
-            Some(call) => {
-                call.look_at = now.plus_ms(LOOK_MS);
-                call.made
+            Some(request) => {
+                request.check_at = now.plus_ms(CHECK_MS);
+                request.made
             }
-            none => none.insert(Call { until: now.plus_ms(wait), look_at: now.plus_ms(LOOK_MS), made: None }).made,
+            none => none.insert(StartRequest { until: now.plus_ms(wait), check_at: now.plus_ms(CHECK_MS), made: None }).made,
         };
-        self.kind.search_at = self.kind.called.as_ref().map(|call| call.look_at.min(call.until));
-        self.call_worker(job.to_owned(), made, reason, ctx);
+        self.kind.search_at = self.kind.start_request.as_ref().map(|request| request.check_at.min(request.until));
+        self.request_start(job.to_owned(), made, reason, ctx);
     }
 
     /// Requests a worker from the job. The run goes on meanwhile: the answer is a message, because a run waits for no job.
-    fn call_worker(&mut self, job: String, made: Option<Identity>, reason: String, ctx: &mut Context<Self>) {
+    fn request_start(&mut self, job: String, made: Option<Identity>, reason: String, ctx: &mut Context<Self>) {
         let (context, link, trace) = (self.context.clone(), self.link(ctx), TraceContext::of_run(&self.run));
         ctx.spawn(wrap_future(async move {
             let found = find(context, &job, made).await;
-            let tell = move |answer| link.tell(BlocksEvent::WorkerCalled { job, reason, answer });
+            let tell = move |answer| link.tell(BlocksEvent::WorkerStartAnswered { job, reason, answer });
             match found {
-                Ok(Found::Made(identity)) => tell(Ok(Called::Made(identity))),
+                Ok(Found::Made(identity)) => tell(Ok(StartOutcome::Made(identity))),
                 Ok(Found::Job(job)) => {
                     let order = TriggerOrder { trace, by: Some(BROKER.to_owned()), alone: true, ..TriggerOrder::default() };
                     job.trigger(order).then(move |made| match made {
-                        Ok(made) => tell(Ok(Called::Made(made.identity))),
-                        Err(problem) if problem.kind == "/problems/still-running" => tell(Ok(Called::Underway)),
+                        Ok(made) => tell(Ok(StartOutcome::Made(made.identity))),
+                        Err(problem) if problem.kind == "/problems/still-running" => tell(Ok(StartOutcome::Underway)),
                         Err(problem) => tell(Err(problem)),
                     });
                 }
@@ -114,15 +114,23 @@ impl RunActor {
         }));
     }
 
-    pub(super) fn worker_called(&mut self, job: &str, reason: &str, answer: Result<Called, Problem>, ctx: &mut Context<Self>) {
-        let Some(call) = self.kind.called.as_mut().filter(|_| self.kind.worker.is_none() && !self.life.is_ending()) else { return };
+    pub(super) fn worker_start_answered(
+        &mut self,
+        job: &str,
+        reason: &str,
+        answer: Result<StartOutcome, Problem>,
+        ctx: &mut Context<Self>,
+    ) {
+        let Some(request) = self.kind.start_request.as_mut().filter(|_| self.kind.worker.is_none() && !self.lifecycle.is_ending()) else {
+            return;
+        };
         match answer {
-            Ok(Called::Made(identity)) => {
-                call.made = Some(identity);
+            Ok(StartOutcome::Made(identity)) => {
+                request.made = Some(identity);
                 self.run.reason = Some(format!("{reason}: run {identity} of the job `{job}` is to start one"));
             }
-            Ok(Called::Underway) => {
-                self.run.reason = Some(format!("{reason}: a run of the job `{job}` is under way to start one"));
+            Ok(StartOutcome::Underway) => {
+                self.run.reason = Some(format!("{reason}: a run of the job `{job}` is starting one"));
             }
             // The next check retries. The same applies if the job may be enabled again and the run had a worker before.
             Err(problem) if problem.status < 500 && self.run.state == RunState::Pending => {

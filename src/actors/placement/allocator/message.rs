@@ -3,20 +3,20 @@
 use super::Allocator;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::run::RunHandle;
-use crate::actors::supervision::Link;
+use crate::actors::supervision::CurrentLink;
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::WorkerId;
 use crate::domain::worker::NotEligible;
-use crate::domain::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
+use crate::domain::worker_pool::{Requester, WorkerCapacity, WorkerObstacle, WorkerRequest};
 use actix::Message;
 
 /// From a task: request a worker. The answer is `Granted` when there is a permit, or `NoEligibleWorker` at once if no worker is eligible;
 /// then the request stays open.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct AskPlace {
+pub struct RequestSlot {
     /// The request.
-    pub ask: Box<Ask>,
+    pub request: Box<WorkerRequest>,
     /// The task that receives the grant.
     pub task: TaskHandle,
 }
@@ -24,12 +24,12 @@ pub struct AskPlace {
 /// From a task: withdraw its request.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct WithdrawAsk(pub Asker);
+pub struct WithdrawRequest(pub Requester);
 
 /// From a task: a worker already runs it. The answer is `Occupied`, if that worker is known.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct OccupyPlace {
+pub struct OccupySlot {
     /// The worker that runs the task.
     pub worker: WorkerId,
     /// The instance of the task.
@@ -38,54 +38,54 @@ pub struct OccupyPlace {
     pub task: TaskHandle,
 }
 
-/// From a [`WorkerPermit`]: the slot is free again.
+/// From a dropped permit: the slot is free again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct ReleasePlace {
+pub struct ReleaseSlot {
     /// The worker of the slot.
     pub worker: WorkerId,
     /// The incarnation of the worker in which the permit was granted.
-    pub life: u64,
+    pub incarnation: u64,
 }
 
 /// From a worker: it has connected or its capacity changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct HandHere {
+pub struct WorkerJoined {
     /// The worker.
     pub worker: WorkerId,
     /// The capacity that the worker reported.
-    pub hand: Box<WorkerCapacity>,
+    pub capacity: Box<WorkerCapacity>,
     /// The worker is reachable.
-    pub open: bool,
+    pub is_reachable: bool,
     /// Why an operator disabled new work for it, if so.
-    pub barred: Option<String>,
+    pub disabled: Option<String>,
 }
 
 /// From a worker: an operator disabled or enabled new work for it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct BarHand {
+pub struct SetDisabled {
     /// The worker.
     pub worker: WorkerId,
     /// Why new work is disabled, if so.
-    pub barred: Option<String>,
+    pub disabled: Option<String>,
 }
 
 /// From a worker: it became reachable or unreachable.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct OpenHand {
+pub struct SetReachable {
     /// The worker.
     pub worker: WorkerId,
     /// The worker is reachable.
-    pub open: bool,
+    pub is_reachable: bool,
 }
 
 /// From a worker or the registry: the worker has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct HandGone(pub WorkerId);
+pub struct WorkerLeft(pub WorkerId);
 
 /// From a run of a block job: find a worker. The answer is `worker_found`. If there is none, the run receives `workers_changed` once, when
 /// there is one or the reason has changed.
@@ -93,7 +93,7 @@ pub struct HandGone(pub WorkerId);
 #[rtype(result = "()")]
 pub struct FindWorker {
     /// The request.
-    pub ask: Box<Ask>,
+    pub request: Box<WorkerRequest>,
     /// The run that receives the answer.
     pub run: RunHandle,
 }
@@ -102,9 +102,9 @@ pub struct FindWorker {
 /// when there is one or the reason has changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct ListHands {
+pub struct ListWorkers {
     /// The request.
-    pub ask: Box<Ask>,
+    pub request: Box<WorkerRequest>,
     /// The task, if it waits for a worker.
     pub task: Option<TaskHandle>,
     /// The workers, ordered by name; or why there is none.
@@ -114,88 +114,62 @@ pub struct ListHands {
 /// From the service: explain why a task, or a run of a block job, has no worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct ExplainAsk {
+pub struct ExplainRequest {
     /// The request.
-    pub ask: Box<Ask>,
+    pub request: Box<WorkerRequest>,
     /// The connected workers, each with the reason why it does not get the work.
-    pub reply: Reply<Vec<Refusal>>,
-}
-
-/// A slot at a worker for one task, reserved with a grant. Dropping the permit always frees the slot.
-#[derive(Debug)]
-pub struct WorkerPermit {
-    worker: WorkerId,
-    life: u64,
-    allocator: AllocatorHandle,
-}
-
-impl WorkerPermit {
-    pub(in crate::actors) fn new(worker: WorkerId, life: u64, allocator: AllocatorHandle) -> Self {
-        Self { worker, life, allocator }
-    }
-
-    /// The worker of the slot.
-    #[must_use]
-    pub fn worker(&self) -> WorkerId {
-        self.worker
-    }
-}
-
-impl Drop for WorkerPermit {
-    fn drop(&mut self) {
-        self.allocator.0.tell(ReleasePlace { worker: self.worker, life: self.life });
-    }
+    pub reply: Reply<Vec<WorkerObstacle>>,
 }
 
 /// Handle to the allocator for other modules.
-#[derive(Debug, Clone)]
-pub struct AllocatorHandle(pub(in crate::actors) Link<Allocator>);
+#[derive(Debug, Clone, Default)]
+pub struct AllocatorHandle(pub(in crate::actors) CurrentLink<Allocator>);
 
 impl AllocatorHandle {
-    /// See [`AskPlace`].
-    pub fn ask(&self, ask: Box<Ask>, task: TaskHandle) {
-        self.0.tell(AskPlace { ask, task });
+    /// See [`RequestSlot`].
+    pub fn request_slot(&self, request: Box<WorkerRequest>, task: TaskHandle) {
+        self.0.tell(RequestSlot { request, task });
     }
-    /// See [`WithdrawAsk`].
-    pub fn withdraw(&self, asker: Asker) {
-        self.0.tell(WithdrawAsk(asker));
+    /// See [`WithdrawRequest`].
+    pub fn withdraw(&self, requester: Requester) {
+        self.0.tell(WithdrawRequest(requester));
     }
-    /// See [`OccupyPlace`].
-    pub fn occupy(&self, worker: WorkerId, instance: u32, task: TaskHandle) {
-        self.0.tell(OccupyPlace { worker, instance, task });
+    /// See [`OccupySlot`].
+    pub fn occupy_slot(&self, worker: WorkerId, instance: u32, task: TaskHandle) {
+        self.0.tell(OccupySlot { worker, instance, task });
     }
-    /// See [`HandHere`].
-    pub fn hand_here(&self, worker: WorkerId, hand: WorkerCapacity, open: bool, barred: Option<String>) {
-        self.0.tell(HandHere { worker, hand: Box::new(hand), open, barred });
+    /// See [`WorkerJoined`].
+    pub fn worker_joined(&self, worker: WorkerId, capacity: WorkerCapacity, is_reachable: bool, disabled: Option<String>) {
+        self.0.tell(WorkerJoined { worker, capacity: Box::new(capacity), is_reachable, disabled });
     }
-    /// See [`OpenHand`].
-    pub fn hand_open(&self, worker: WorkerId, open: bool) {
-        self.0.tell(OpenHand { worker, open });
+    /// See [`SetReachable`].
+    pub fn set_reachable(&self, worker: WorkerId, is_reachable: bool) {
+        self.0.tell(SetReachable { worker, is_reachable });
     }
-    /// See [`BarHand`].
-    pub fn bar_worker(&self, worker: WorkerId, barred: Option<String>) {
-        self.0.tell(BarHand { worker, barred });
+    /// See [`SetDisabled`].
+    pub fn set_disabled(&self, worker: WorkerId, disabled: Option<String>) {
+        self.0.tell(SetDisabled { worker, disabled });
     }
-    /// See [`HandGone`].
-    pub fn hand_gone(&self, worker: WorkerId) {
-        self.0.tell(HandGone(worker));
+    /// See [`WorkerLeft`].
+    pub fn worker_left(&self, worker: WorkerId) {
+        self.0.tell(WorkerLeft(worker));
     }
-    /// See [`ListHands`].
+    /// See [`ListWorkers`].
     #[must_use]
-    pub fn list(&self, ask: Box<Ask>, task: Option<TaskHandle>) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
+    pub fn list_workers(&self, request: Box<WorkerRequest>, task: Option<TaskHandle>) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
         let (reply, answer) = reply();
-        self.0.tell(ListHands { ask, task, reply });
+        self.0.tell(ListWorkers { request, task, reply });
         answer
     }
     /// See [`FindWorker`].
-    pub fn find_worker(&self, ask: Box<Ask>, run: RunHandle) {
-        self.0.tell(FindWorker { ask, run });
+    pub fn find_worker(&self, request: Box<WorkerRequest>, run: RunHandle) {
+        self.0.tell(FindWorker { request, run });
     }
-    /// See [`ExplainAsk`].
+    /// See [`ExplainRequest`].
     #[must_use]
-    pub fn explain(&self, ask: Box<Ask>) -> Answer<Vec<Refusal>> {
+    pub fn explain(&self, request: Box<WorkerRequest>) -> Answer<Vec<WorkerObstacle>> {
         let (reply, answer) = reply();
-        self.0.tell(ExplainAsk { ask, reply });
+        self.0.tell(ExplainRequest { request, reply });
         answer
     }
 }

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// An instance of a run.
-pub type Asker = (Identity, u32);
+pub type Requester = (Identity, u32);
 
 /// The properties of a worker that matter for the choice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,9 +29,9 @@ pub struct WorkerCapacity {
 
 /// A task, or a run of a block job, that requests a worker.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct WorkerRequest {
     /// The requesting instance.
-    pub asker: Asker,
+    pub requester: Requester,
     /// The required handler name.
     pub handler: Arc<str>,
     /// Its job.
@@ -52,7 +52,7 @@ pub struct Ask {
     pub chance: u64,
 }
 
-impl Ask {
+impl WorkerRequest {
     /// Of a run of a block job, or the common part of the instances of a task.
     #[must_use]
     pub fn of_run(run: &Run, handler: Arc<str>, settings: Arc<TaskSettings>) -> Self {
@@ -61,7 +61,7 @@ impl Ask {
             _ => 0,
         };
         Self {
-            asker: (run.identity, 0),
+            requester: (run.identity, 0),
             handler,
             job_id: run.job_id,
             settings,
@@ -94,11 +94,11 @@ fn key_of(run: &Run, settings: &TaskSettings) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// The instance that gets it.
-    pub asker: Asker,
+    pub requester: Requester,
     /// The worker.
     pub worker: WorkerId,
     /// The incarnation of the worker in the worker pool: a slot of an earlier incarnation is no longer valid.
-    pub life: u64,
+    pub incarnation: u64,
 }
 
 /// Why a worker does not get a task.
@@ -114,7 +114,7 @@ pub enum Obstacle {
 
 /// A worker that does not get a task, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct WorkerObstacle {
     /// The worker.
     pub worker: WorkerId,
     /// Its name.
@@ -123,9 +123,9 @@ pub struct Refusal {
     pub why: Obstacle,
 }
 
-/// The result of an [`Ask`].
+/// The result of a [`WorkerRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestOutcome {
     /// A slot.
     Granted(Grant),
     /// It waits for a slot at a connected worker.
@@ -136,21 +136,21 @@ pub enum Asked {
 
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) hand: WorkerCapacity,
+    pub(super) capacity: WorkerCapacity,
     /// It is reachable.
-    pub(super) open: bool,
-    /// An operator blocks new work for it; the text says so for people.
-    pub(super) barred: Option<String>,
-    pub(super) taken: u32,
-    pub(super) life: u64,
-    /// The turn in which it last got work.
-    pub(super) used: u64,
+    pub(super) is_reachable: bool,
+    /// An operator disabled new work for it: the reason, for people.
+    pub(super) disabled: Option<String>,
+    pub(super) used_slots: u32,
+    pub(super) incarnation: u64,
+    /// The sequence number of the choice by which it last got work.
+    pub(super) last_used: u64,
 }
 
 /// The first requirement that a worker does not meet.
-enum Lack<'a> {
+enum Mismatch<'a> {
     Handler,
-    Barred(&'a str),
+    Disabled(&'a str),
     Group(&'a str),
     Version(&'a str),
     Tag(&'a str),
@@ -159,58 +159,60 @@ enum Lack<'a> {
 
 impl Member {
     /// Whether it may get work of this kind now.
-    pub(super) fn has_place(&self, needs_slot: bool) -> bool {
-        self.barred.is_none() && (!needs_slot || self.open && self.taken < self.hand.slots)
+    pub(super) fn has_slot(&self, needs_slot: bool) -> bool {
+        self.disabled.is_none() && (!needs_slot || self.is_reachable && self.used_slots < self.capacity.slots)
     }
 
     pub(super) fn watches(&self, handler: &str) -> bool {
-        self.hand.handlers.iter().any(|name| name == handler)
+        self.capacity.handlers.iter().any(|name| name == handler)
     }
 
-    fn lacks<'a>(&'a self, handler: &str, wanted: &'a TaskSettings, needs_slot: bool) -> Option<Lack<'a>> {
-        let hand = &self.hand;
+    fn mismatch<'a>(&'a self, handler: &str, wanted: &'a TaskSettings, needs_slot: bool) -> Option<Mismatch<'a>> {
+        let capacity = &self.capacity;
         let is_other = |has: &Option<String>, wants: &str| has.as_deref().is_none_or(|has| !has.eq_ignore_ascii_case(wants));
         if !self.watches(handler) {
-            return Some(Lack::Handler);
+            return Some(Mismatch::Handler);
         }
-        if let Some(why) = &self.barred {
-            return Some(Lack::Barred(why));
+        if let Some(why) = &self.disabled {
+            return Some(Mismatch::Disabled(why));
         }
-        if let Some(group) = wanted.group.as_deref().filter(|group| is_other(&hand.group, group)) {
-            return Some(Lack::Group(group));
+        if let Some(group) = wanted.group.as_deref().filter(|group| is_other(&capacity.group, group)) {
+            return Some(Mismatch::Group(group));
         }
-        if let Some(version) = wanted.version.as_deref().filter(|version| is_other(&hand.version, version)) {
-            return Some(Lack::Version(version));
+        if let Some(version) = wanted.version.as_deref().filter(|version| is_other(&capacity.version, version)) {
+            return Some(Mismatch::Version(version));
         }
-        if let Some(tag) = wanted.tags.iter().find(|tag| !hand.tags.iter().any(|has| has.eq_ignore_ascii_case(tag))) {
-            return Some(Lack::Tag(tag));
+        if let Some(tag) = wanted.tags.iter().find(|tag| !capacity.tags.iter().any(|has| has.eq_ignore_ascii_case(tag))) {
+            return Some(Mismatch::Tag(tag));
         }
-        (needs_slot && hand.slots == 0).then_some(Lack::Slots)
+        (needs_slot && capacity.slots == 0).then_some(Mismatch::Slots)
     }
 
     /// Whether it may get such work at all.
     pub(super) fn suits(&self, handler: &str, wanted: &TaskSettings, needs_slot: bool) -> bool {
-        self.lacks(handler, wanted, needs_slot).is_none()
+        self.mismatch(handler, wanted, needs_slot).is_none()
     }
 
     /// Why it does not get a waiting task, or a run of a block job that waits.
-    pub(super) fn refuses(&self, id: WorkerId, ask: &Ask) -> Obstacle {
-        let hand = &self.hand;
+    pub(super) fn obstacle(&self, id: WorkerId, request: &WorkerRequest) -> Obstacle {
+        let capacity = &self.capacity;
         let other = |what: &str, has: &Option<String>, wants: &str| {
             Obstacle::Unsuitable(format!("its {what} is {}, and {wants} is required", has.as_deref().unwrap_or("not set")))
         };
-        match self.lacks(&ask.handler, &ask.settings, ask.needs_slot) {
-            Some(Lack::Handler) => Obstacle::Unsuitable(format!("it does not watch {}", ask.handler)),
-            Some(Lack::Barred(why)) => Obstacle::Disabled(why.to_owned()),
-            Some(Lack::Group(wants)) => other("group", &hand.group, wants),
-            Some(Lack::Version(wants)) => other("version", &hand.version, wants),
-            Some(Lack::Tag(tag)) => Obstacle::Unsuitable(format!("it has no tag {tag}")),
-            Some(Lack::Slots) => Obstacle::Unsuitable("it takes no new tasks".to_owned()),
-            None if ask.only.is_some_and(|only| only != id) => Obstacle::Unsuitable("the task is for another worker".to_owned()),
-            None if !ask.needs_slot => Obstacle::Busy("it is eligible, and the run is about to get it or another worker".to_owned()),
-            None if !self.open => Obstacle::Busy("it cannot be reached at the moment".to_owned()),
-            None if self.taken >= hand.slots => Obstacle::Busy(format!("it is full: {} of {} slots are used", self.taken, hand.slots)),
-            None if ask.excluded.contains(&id) => {
+        match self.mismatch(&request.handler, &request.settings, request.needs_slot) {
+            Some(Mismatch::Handler) => Obstacle::Unsuitable(format!("it does not watch {}", request.handler)),
+            Some(Mismatch::Disabled(why)) => Obstacle::Disabled(why.to_owned()),
+            Some(Mismatch::Group(wants)) => other("group", &capacity.group, wants),
+            Some(Mismatch::Version(wants)) => other("version", &capacity.version, wants),
+            Some(Mismatch::Tag(tag)) => Obstacle::Unsuitable(format!("it has no tag {tag}")),
+            Some(Mismatch::Slots) => Obstacle::Unsuitable("it takes no new tasks".to_owned()),
+            None if request.only.is_some_and(|only| only != id) => Obstacle::Unsuitable("the task is for another worker".to_owned()),
+            None if !request.needs_slot => Obstacle::Busy("it is eligible, and the run is about to get it or another worker".to_owned()),
+            None if !self.is_reachable => Obstacle::Busy("it cannot be reached at the moment".to_owned()),
+            None if self.used_slots >= capacity.slots => {
+                Obstacle::Busy(format!("it is full: {} of {} slots are used", self.used_slots, capacity.slots))
+            }
+            None if request.excluded.contains(&id) => {
                 Obstacle::Busy("it had the task and did not complete it, so another worker comes first".to_owned())
             }
             None => Obstacle::Busy("it has a free slot, and the strategy chose another worker, or the task is about to get it".to_owned()),

@@ -1,11 +1,11 @@
 //! The answers of an allocator that replaces a crashed one.
 
-use super::{Allocator, FindWorker, HandHere};
+use super::{Allocator, FindWorker, WorkerJoined};
 use crate::actors::run_shell::RunLink;
 use crate::actors::supervision::{ChildKey, ExitGuard, Recording, Stats};
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
-use crate::domain::worker_pool::{Ask, WorkerCapacity};
+use crate::domain::worker_pool::{WorkerCapacity, WorkerRequest};
 use actix::Actor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ fn a_run_that_asks_before_its_worker_is_there_gets_one_answer() {
         let guard = ExitGuard::new(Stats::new(kind, name, None), ChildKey::Allocator, 1, |_| {});
         let allocator = Allocator::new(guard, Arc::default(), true).start();
         let identity = Identity::random();
-        let ask = Ask {
-            asker: (identity, 0),
+        let request = WorkerRequest {
+            requester: (identity, 0),
             handler: "a.B".into(),
             job_id: JobId::random(),
             settings: Arc::default(),
@@ -31,10 +31,10 @@ fn a_run_that_asks_before_its_worker_is_there_gets_one_answer() {
             chance: 0,
         };
         let run = RunLink(recording.link(ChildKey::Run(JobKind::Block, identity)));
-        allocator.send(FindWorker { ask: Box::new(ask), run }).await.expect("handled");
+        allocator.send(FindWorker { request: Box::new(request), run }).await.expect("handled");
         assert_eq!(recording.count(), 0, "the worker may still come");
-        let hand = WorkerCapacity { handlers: vec!["a.B".to_owned()], ..WorkerCapacity::default() };
-        let here = HandHere { worker: WorkerId::random(), hand: Box::new(hand), open: true, barred: None };
+        let capacity = WorkerCapacity { handlers: vec!["a.B".to_owned()], ..WorkerCapacity::default() };
+        let here = WorkerJoined { worker: WorkerId::random(), capacity: Box::new(capacity), is_reachable: true, disabled: None };
         allocator.send(here).await.expect("handled");
         let answered = async {
             while recording.count() == 0 {
@@ -43,8 +43,8 @@ fn a_run_that_asks_before_its_worker_is_there_gets_one_answer() {
         };
         tokio::time::timeout(Duration::from_secs(20), answered).await.expect("it is answered");
         // A second answer would come with what the workers bring.
-        let hand = WorkerCapacity { handlers: vec!["a.B".to_owned()], ..WorkerCapacity::default() };
-        let here = HandHere { worker: WorkerId::random(), hand: Box::new(hand), open: true, barred: None };
+        let capacity = WorkerCapacity { handlers: vec!["a.B".to_owned()], ..WorkerCapacity::default() };
+        let here = WorkerJoined { worker: WorkerId::random(), capacity: Box::new(capacity), is_reachable: true, disabled: None };
         allocator.send(here).await.expect("handled");
         assert_eq!(recording.names(), ["Found"]);
     });

@@ -4,14 +4,15 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady, SetPaused};
+pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeChanged, NodeLeft, PullBlock, RunGone, RunReady, SetPaused};
 
-use super::node::NodeHandle;
-use super::run::RunHandle;
-use super::supervision::{ExitGuard, Link};
+use super::{NodeSlot, Permit};
+use crate::actors::node::NodeHandle;
+use crate::actors::run::RunHandle;
+use crate::actors::supervision::{ExitGuard, Link};
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::matchmaker::{Grant, Matchmaker};
-use crate::domain::node::Room;
+use crate::domain::node::SlotKind;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,8 +40,8 @@ impl Dispatcher {
     pub fn new(guard: ExitGuard) -> Self {
         Self {
             guard,
-            blocks: Matchmaker::new(Room::Block),
-            sites: Matchmaker::new(Room::Site),
+            blocks: Matchmaker::new(SlotKind::Block),
+            sites: Matchmaker::new(SlotKind::Site),
             runs: HashMap::new(),
             nodes: HashMap::new(),
             is_paused: false,
@@ -51,32 +52,33 @@ impl Dispatcher {
         if self.is_paused {
             return;
         }
-        let grants = |room, matchmaker: &mut Matchmaker| matchmaker.next_grant().map(|grant| (room, grant));
-        while let Some((room, grant)) = grants(Room::Block, &mut self.blocks).or_else(|| grants(Room::Site, &mut self.sites)) {
-            self.carry_out(room, grant, ctx);
+        let grants = |slot_kind, matchmaker: &mut Matchmaker| matchmaker.next_grant().map(|grant| (slot_kind, grant));
+        while let Some((slot_kind, grant)) = grants(SlotKind::Block, &mut self.blocks).or_else(|| grants(SlotKind::Site, &mut self.sites)) {
+            self.carry_out(slot_kind, grant, ctx);
         }
     }
 
-    fn carry_out(&mut self, room: Room, grant: Grant, ctx: &Context<Self>) {
+    fn carry_out(&mut self, slot_kind: SlotKind, grant: Grant, ctx: &Context<Self>) {
         match (self.runs.get(&grant.run), self.nodes.get(&grant.node)) {
             (Some(run), Some(node)) => {
                 if !node.keeps_pace {
                     // This node has one pool of slots for both kinds.
-                    let other = if room == Room::Block { &mut self.sites } else { &mut self.blocks };
+                    let other = if slot_kind == SlotKind::Block { &mut self.sites } else { &mut self.blocks };
                     other.debit(grant.node);
                 }
-                let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-                run.grant(node.handle.clone(), NodePermit::new(grant.node, room, node.keeps_pace, this));
+                let this = Link::new(ctx.address(), Arc::clone(self.guard.stats()));
+                let slot = NodeSlot { node: grant.node, kind: slot_kind, keeps_pace: node.keeps_pace };
+                run.grant(node.handle.clone(), Permit::new(slot, move || this.tell(Credit(slot.node, slot.kind))));
             }
             // This cannot happen: runs and nodes enter the matchmaker together with their handles.
             _ => log::error!("grant for an unknown run or node run_id={} node={}", grant.run, grant.node),
         }
     }
 
-    fn of(&mut self, room: Room) -> &mut Matchmaker {
-        match room {
-            Room::Block => &mut self.blocks,
-            Room::Site => &mut self.sites,
+    fn of(&mut self, slot_kind: SlotKind) -> &mut Matchmaker {
+        match slot_kind {
+            SlotKind::Block => &mut self.blocks,
+            SlotKind::Site => &mut self.sites,
         }
     }
 }
@@ -95,7 +97,7 @@ impl Handler<RunReady> for Dispatcher {
         let _timed = self.guard.timed("dispatcher.run_ready");
         let (group, os) = (m.node_group.as_deref(), m.os.as_deref());
         self.blocks.run_ready(m.identity, m.priority, m.ready, group, os);
-        if m.sites > 0 || self.sites.knows(m.identity) {
+        if m.sites > 0 || self.sites.has_run(m.identity) {
             self.sites.run_ready(m.identity, m.priority, m.sites, group, os);
         }
         self.runs.insert(m.identity, m.run);
@@ -113,25 +115,25 @@ impl Handler<RunGone> for Dispatcher {
     }
 }
 
-impl Handler<NodeOpen> for Dispatcher {
+impl Handler<NodeChanged> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, m: NodeOpen, ctx: &mut Self::Context) {
+    fn handle(&mut self, m: NodeChanged, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.node_open");
         let keeps_pace = m.facts.max_sites.is_some();
         self.nodes.insert(m.facts.node_id, KnownNode { handle: m.node, keeps_pace });
-        self.sites.node_changed(m.facts.clone(), m.free_sites, m.open);
-        self.blocks.node_changed(m.facts, m.free, m.open);
+        self.sites.node_changed(m.facts.clone(), m.free_sites, m.accepts_blocks);
+        self.blocks.node_changed(m.facts, m.free, m.accepts_blocks);
         self.dispatch(ctx);
     }
 }
 
 impl Handler<Credit> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, Credit(node, room): Credit, ctx: &mut Self::Context) {
+    fn handle(&mut self, Credit(node, slot_kind): Credit, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.credit");
-        self.of(room).credit(node);
+        self.of(slot_kind).credit(node);
         if self.nodes.get(&node).is_some_and(|node| !node.keeps_pace) {
-            self.of(if room == Room::Block { Room::Site } else { Room::Block }).credit(node);
+            self.of(if slot_kind == SlotKind::Block { SlotKind::Site } else { SlotKind::Block }).credit(node);
         }
         self.dispatch(ctx);
     }
@@ -142,16 +144,16 @@ impl Handler<GrantElsewhere> for Dispatcher {
     fn handle(&mut self, m: GrantElsewhere, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.grant_elsewhere");
         if !self.is_paused
-            && let Some(grant) = self.of(m.room).grant_elsewhere(m.identity, m.not)
+            && let Some(grant) = self.of(m.slot_kind).grant_elsewhere(m.identity, m.not)
         {
-            self.carry_out(m.room, grant, ctx);
+            self.carry_out(m.slot_kind, grant, ctx);
         }
     }
 }
 
-impl Handler<NodeGone> for Dispatcher {
+impl Handler<NodeLeft> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, NodeGone(node): NodeGone, _: &mut Self::Context) {
+    fn handle(&mut self, NodeLeft(node): NodeLeft, _: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.node_gone");
         self.blocks.node_gone(node);
         self.sites.node_gone(node);
@@ -176,10 +178,10 @@ impl Handler<PullBlock> for Dispatcher {
             return m.reply.send(Ok(None));
         }
         let (blocks, sites) = (&mut self.blocks, &mut self.sites);
-        let found = blocks.pull(&m.facts, &m.without).map(|run| (run, Room::Block));
-        let found = found.or_else(|| sites.pull(&m.facts, &m.without).map(|run| (run, Room::Site)));
-        match found.and_then(|(identity, room)| Some((self.runs.get(&identity)?, room))) {
-            Some((run, room)) => run.pull(m.facts.node_id, m.node, room, m.reply),
+        let found = blocks.pull(&m.facts, &m.without).map(|run| (run, SlotKind::Block));
+        let found = found.or_else(|| sites.pull(&m.facts, &m.without).map(|run| (run, SlotKind::Site)));
+        match found.and_then(|(identity, slot_kind)| Some((self.runs.get(&identity)?, slot_kind))) {
+            Some((run, slot_kind)) => run.answer_pull(m.facts.node_id, m.node, slot_kind, m.reply),
             None => m.reply.send(Ok(None)),
         }
     }

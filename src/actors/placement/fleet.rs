@@ -1,7 +1,7 @@
 //! Capacity of all nodes. Nodes report their load; runs of applications reserve slots on them.
 //!
 //! One lock is held during a choice, so that two concurrent runs never reserve the same slot. A run for which no node fits waits here,
-//! under the same lock: whatever makes a node fit wakes it.
+//! under the same lock. It is woken when a node fits.
 
 use crate::domain::application::ApplicationSettings;
 use crate::domain::application::choice::{Candidate, Chosen, choose, fits};
@@ -52,7 +52,7 @@ impl Inner {
         choose(settings, &candidates, |place| chances[place])
     }
 
-    fn reserve(&mut self, chosen: &Chosen, identity: Identity, attempt: u32) {
+    fn reserve_chosen(&mut self, chosen: &Chosen, identity: Identity, attempt: u32) {
         for (nth, node) in chosen.nodes.iter().enumerate() {
             self.programs.entry(*node).or_default().insert(ProgramRef { identity, instance: nth as u32, attempt });
         }
@@ -87,7 +87,7 @@ impl Fleet {
     }
 
     /// Stores the current state of a node.
-    pub fn learn(&self, candidate: Candidate) {
+    pub fn update_node(&self, candidate: Candidate) {
         let node = candidate.facts.node_id;
         let mut inner = self.inner();
         inner.nodes.insert(node, candidate);
@@ -97,7 +97,7 @@ impl Fleet {
     }
 
     /// Removes a lost node. Its programs stay until their runs release them.
-    pub fn forget(&self, node: NodeId) {
+    pub fn remove_node(&self, node: NodeId) {
         self.inner().nodes.remove(&node);
     }
 
@@ -113,7 +113,7 @@ impl Fleet {
     pub fn choose(&self, settings: &ApplicationSettings, identity: Identity, attempt: u32) -> Chosen {
         let inner = &mut *self.inner();
         let chosen = inner.choose(settings);
-        inner.reserve(&chosen, identity, attempt);
+        inner.reserve_chosen(&chosen, identity, attempt);
         chosen
     }
 
@@ -129,7 +129,7 @@ impl Fleet {
         let inner = &mut *self.inner();
         inner.waiting.retain(|waiter| waiter.identity != identity);
         let chosen = inner.choose(settings);
-        inner.reserve(&chosen, identity, attempt);
+        inner.reserve_chosen(&chosen, identity, attempt);
         if chosen.nodes.is_empty() {
             inner.waiting.push(Waiter { identity, settings: Arc::clone(settings), wake: Box::new(wake) });
         }
@@ -143,12 +143,12 @@ impl Fleet {
     }
 
     /// Reserves the slot of a program on a node.
-    pub fn take(&self, node: NodeId, program: ProgramRef) {
+    pub fn reserve(&self, node: NodeId, program: ProgramRef) {
         self.inner().programs.entry(node).or_default().insert(program);
     }
 
     /// Frees the slot of a program that has ended or that its run has given up.
-    pub fn give_back(&self, node: NodeId, program: ProgramRef) {
+    pub fn release(&self, node: NodeId, program: ProgramRef) {
         let mut inner = self.inner();
         let Some(programs) = inner.programs.get_mut(&node) else { return };
         programs.remove(&program);
@@ -161,7 +161,7 @@ impl Fleet {
     }
 
     /// Frees all slots of a run that ended or whose actor ended. It waits for no node any more.
-    pub fn leave(&self, identity: Identity) {
+    pub fn release_all(&self, identity: Identity) {
         let mut inner = self.inner();
         inner.waiting.retain(|waiter| waiter.identity != identity);
         let mut freed = Vec::new();
@@ -245,12 +245,12 @@ mod tests {
         let runs = Runs::default();
         let (first, chosen) = runs.begin("first", "red");
         assert!(chosen.nodes.is_empty());
-        runs.fleet.learn(node(1, "blue", 1, Some(5)));
-        runs.fleet.learn(node(2, "red", 1, None));
-        runs.fleet.learn(node(2, "red", 1, Some(95)));
+        runs.fleet.update_node(node(1, "blue", 1, Some(5)));
+        runs.fleet.update_node(node(2, "red", 1, None));
+        runs.fleet.update_node(node(2, "red", 1, Some(95)));
         assert_eq!((runs.woken(), runs.fleet.waiting()), (vec![], 1), "another group, no heartbeat, a busy processor");
-        runs.fleet.learn(node(2, "red", 1, Some(5)));
-        runs.fleet.learn(node(2, "red", 1, Some(5)));
+        runs.fleet.update_node(node(2, "red", 1, Some(5)));
+        runs.fleet.update_node(node(2, "red", 1, Some(5)));
         assert_eq!((runs.woken(), runs.fleet.waiting()), (vec!["first"], 0), "it is woken once");
         assert_eq!(runs.fleet.preview(&settings("red")).nodes.len(), 1);
         let chosen = runs.fleet.choose(&settings("red"), first, 1);
@@ -259,23 +259,23 @@ mod tests {
         let (_, chosen) = runs.begin("second", "red");
         assert!(chosen.nodes.is_empty(), "the node is full");
         let (third, _) = runs.begin("third", "red");
-        runs.fleet.learn(node(2, "red", 1, Some(5)));
+        runs.fleet.update_node(node(2, "red", 1, Some(5)));
         assert_eq!(runs.woken(), [""; 0]);
-        runs.fleet.give_back(chosen_node(2), ProgramRef { identity: first, instance: 0, attempt: 1 });
+        runs.fleet.release(chosen_node(2), ProgramRef { identity: first, instance: 0, attempt: 1 });
         assert_eq!(runs.woken(), ["second"], "one slot is free: it is for the run that waits longest");
-        runs.fleet.leave(third);
-        runs.fleet.learn(node(2, "red", 9, Some(5)));
+        runs.fleet.release_all(third);
+        runs.fleet.update_node(node(2, "red", 9, Some(5)));
         assert_eq!((runs.woken(), runs.fleet.waiting()), (vec![], 0), "a run that ended waits no more");
     }
 
     #[test]
     fn the_end_of_a_run_frees_its_slots_for_those_that_wait() {
         let runs = Runs::default();
-        runs.fleet.learn(node(1, "red", 1, Some(5)));
+        runs.fleet.update_node(node(1, "red", 1, Some(5)));
         let (first, chosen) = runs.begin("first", "red");
         assert_eq!(chosen.nodes, [chosen_node(1)]);
         runs.begin("second", "red");
-        runs.fleet.leave(first);
+        runs.fleet.release_all(first);
         assert_eq!(runs.woken(), ["second"]);
     }
 
