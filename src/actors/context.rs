@@ -37,7 +37,7 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, Store};
 use crate::telemetry::Telemetry;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -208,6 +208,8 @@ pub struct BrokerContext {
     pub addresses: Arc<AddressBook>,
     /// Reserves slots at nodes for blocks.
     pub dispatcher: DispatcherHandle,
+    /// No block is dispatched while it is not known whether this broker still leads.
+    pub dispatch_is_paused: Arc<AtomicBool>,
     /// Reserves slots at workers for tasks, and finds workers for runs of block jobs.
     pub allocator: AllocatorHandle,
     /// Notifies jobs at their scheduled times.
@@ -269,6 +271,7 @@ impl BrokerContext {
             store,
             addresses: Arc::default(),
             dispatcher: DispatcherHandle::default(),
+            dispatch_is_paused: Arc::default(),
             allocator: AllocatorHandle::default(),
             scheduler: SchedulerHandle::default(),
             alert_sender: AlertsHandle::default(),

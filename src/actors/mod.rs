@@ -1,8 +1,8 @@
 //! The actors, one module each: a pure core that decides (in `domain`), and a shell that sends and stores.
 //!
 //! Other modules hold handles, never addresses; an actor's `message.rs` defines the messages that it accepts, and how to send
-//! them. An actor waits only for actors below it (service; job; run, task, application, callback; registry, placement, node,
-//! worker; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
+//! them. An actor waits only for actors below it (service; job; run, task, application, callback; registry, placement,
+//! scheduler, node, worker, alerts, janitor, recorder; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
 
 pub mod address_map;
 pub mod alerts;

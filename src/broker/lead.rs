@@ -25,6 +25,7 @@ use crate::store::{
 };
 use crate::telemetry::{METRICS_EVERY, Telemetry};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -113,11 +114,11 @@ impl Leader {
             log::info!("taking over active runs: {}", open_runs.len());
         }
         let registry = Registry::start(&context, open_runs);
-        let dispatcher = context.dispatcher.clone();
+        let (dispatcher, dispatch_is_paused) = (context.dispatcher.clone(), Arc::clone(&context.dispatch_is_paused));
         actix::spawn(async move {
             while cut_off.changed().await.is_ok() {
-                let is_paused = *cut_off.borrow_and_update();
-                dispatcher.set_paused(is_paused);
+                dispatch_is_paused.store(*cut_off.borrow_and_update(), Relaxed);
+                dispatcher.pause_changed();
             }
         });
         for (job, run) in unsettled {

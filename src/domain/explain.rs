@@ -48,7 +48,7 @@ pub enum Place {
     /// Its next attempt waits until this time.
     Pausing(Timestamp),
     /// It waits for a worker.
-    Asking,
+    Requesting,
     /// It was dispatched there and not yet answered.
     Dispatched(String),
     /// It runs there, since this time if known.
@@ -141,7 +141,7 @@ fn instances(around: &RunView<'_>) -> Answer {
             parts.len(),
             count(|place| matches!(place, Place::Over(_))),
             count(|place| matches!(place, Place::At(..) | Place::Dispatched(_) | Place::Ending(_))),
-            count(|place| matches!(place, Place::Asking | Place::Pausing(_) | Place::Unclear(_))),
+            count(|place| matches!(place, Place::Requesting | Place::Pausing(_) | Place::Unclear(_))),
         ));
     }
     let open = parts.iter().enumerate().filter(|(_, part)| !matches!(part.place, Place::Over(_)));
@@ -155,8 +155,8 @@ fn instances(around: &RunView<'_>) -> Answer {
     if rest > 0 {
         because.push(format!("{rest} more are not listed."));
     }
-    let asks = parts.iter().any(|part| part.place == Place::Asking);
-    if asks {
+    let requests = parts.iter().any(|part| part.place == Place::Requesting);
+    if requests {
         because.extend(obstacles(around));
     }
     let suits = around.obstacles.iter().any(|worker| matches!(worker.why, Obstacle::Busy(_)));
@@ -167,8 +167,8 @@ fn instances(around: &RunView<'_>) -> Answer {
             _ => ("scheduled", "startTold"),
         },
         _ if has(|place| matches!(place, Place::Dispatched(_))) => ("scheduled", "startTold"),
-        _ if asks && suits => ("waiting", "workersFull"),
-        _ if asks => ("waiting", "noWorker"),
+        _ if requests && suits => ("waiting", "workersFull"),
+        _ if requests => ("waiting", "noWorker"),
         _ if has(|place| matches!(place, Place::Unclear(_))) => ("waiting", "lease"),
         _ if has(|place| matches!(place, Place::Pausing(_))) => ("waiting", "retry"),
         _ => ("running", "ending"),
@@ -182,7 +182,7 @@ fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
     let why = part.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(", because {why}")).unwrap_or_default();
     match &part.place {
         Place::Pausing(at) => format!("{who} waits until {at} for attempt {attempt}{why}."),
-        Place::Asking => format!("{who} waits for a worker, attempt {attempt}{why}."),
+        Place::Requesting => format!("{who} waits for a worker, attempt {attempt}{why}."),
         Place::Dispatched(place) => format!("{who} was dispatched to {place}, attempt {attempt}, and has not been confirmed yet."),
         Place::At(place, since) => {
             let since = since.map(|at| format!(" since {at} ({} ms)", now.since_ms(at).max(0))).unwrap_or_default();
@@ -212,17 +212,17 @@ fn obstacles(around: &RunView<'_>) -> Vec<String> {
     }
     let mut out = vec![format!("A worker that watches {handler} is needed, and {} are connected.", around.obstacles.len())];
     // List workers that watch the class first: there may be many others.
-    let is_far = |worker: &&WorkerObstacle| matches!(&worker.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
+    let is_far = |obstacle: &&WorkerObstacle| matches!(&obstacle.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
     let (far, near): (Vec<_>, Vec<_>) = around.obstacles.iter().partition(is_far);
-    for worker in near.iter().chain(&far).take(MOST_NAMED) {
-        let (Obstacle::Unsuitable(why) | Obstacle::Disabled(why) | Obstacle::Busy(why)) = &worker.why;
-        let name = if worker.name.is_empty() { String::new() } else { format!(" ({})", worker.name) };
-        out.push(format!("Worker {}{name}: {why}.", worker.worker));
+    for obstacle in near.iter().chain(&far).take(MOST_NAMED) {
+        let (Obstacle::Unsuitable(why) | Obstacle::Disabled(why) | Obstacle::Busy(why)) = &obstacle.why;
+        let name = if obstacle.name.is_empty() { String::new() } else { format!(" ({})", obstacle.name) };
+        out.push(format!("Worker {}{name}: {why}.", obstacle.worker));
     }
     if let Some(rest) = around.obstacles.len().checked_sub(MOST_NAMED).filter(|rest| *rest > 0) {
         out.push(format!("{rest} more are not listed."));
     }
-    if around.obstacles.iter().any(|worker| matches!(worker.why, Obstacle::Disabled(_))) {
+    if around.obstacles.iter().any(|obstacle| matches!(obstacle.why, Obstacle::Disabled(_))) {
         out.push(format!("`{ENABLE}` gives a disabled worker new work again."));
     }
     out
@@ -231,7 +231,7 @@ fn obstacles(around: &RunView<'_>) -> Vec<String> {
 /// An answer if no connected worker can run it.
 fn no_worker(around: &RunView<'_>) -> Option<Answer> {
     let class = &around.run.class_name;
-    let is_eligible = |worker: &WorkerObstacle| matches!(worker.why, Obstacle::Busy(_));
+    let is_eligible = |obstacle: &WorkerObstacle| matches!(obstacle.why, Obstacle::Busy(_));
     let is_choosing = around.obstacles.is_empty() || around.obstacles.iter().any(is_eligible);
     if around.worker.is_some() || around.watched.contains(class) && is_choosing {
         return None;
@@ -380,7 +380,7 @@ mod tests {
         let (verdict, rule, text) = of_task(RunState::Pending, &[part(Place::Unclear(Timestamp(10_000)))], &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "lease"));
         assert!(text.contains("by 1970-01-01T00:00:10.000Z, when its lease ends"), "{text}");
-        let several = [at, part(Place::Asking), part(Place::Over(RunState::Success))];
+        let several = [at, part(Place::Requesting), part(Place::Over(RunState::Success))];
         let text = of_task(RunState::Running, &several, &[]).2;
         assert!(text.contains("Of 3 instances 1 are over, 1 are at work, 1 wait. Instance 0 is at worker w1"), "{text}");
         assert_eq!(of_task(RunState::Running, &[part(Place::Ending(worker()))], &[]).1, "running");
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_task_without_a_worker_says_who_refused_it_and_why() {
         let worker = |name: &str, why| WorkerObstacle { worker: WorkerId::random(), name: name.into(), why };
-        let parts = [part(Place::Asking)];
+        let parts = [part(Place::Requesting)];
         let (verdict, rule, text) = of_task(RunState::Pending, &parts, &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "noWorker"));
         assert!(text.contains("watches sum is needed, and no worker is connected"), "{text}");

@@ -82,12 +82,6 @@ impl LifeCycle {
         begins
     }
 
-    /// It has not begun in this actor.
-    #[must_use]
-    pub fn is_waiting(self) -> bool {
-        self.0 == Phase::Waiting
-    }
-
     /// The end of the run or of its attempt is decided.
     #[must_use]
     pub fn is_ending(self) -> bool {
@@ -179,7 +173,7 @@ mod tests {
     fn a_failed_attempt_is_retried_as_often_as_the_rules_say() {
         let mut run = run(1);
         let mut life = LifeCycle::new();
-        assert!(life.is_waiting() && life.begin() && !life.is_waiting());
+        assert!(life.begin() && !life.begin(), "once");
         let Some(End::Retry { attempt: 2, not_before, pause, reason }) = life.end(&run, RunState::Failed, Some("x".into()), NOW, 0.5)
         else {
             panic!("the first failure is retried");

@@ -175,12 +175,6 @@ impl WorkerPool {
         if all.is_empty() { Err(self.not_eligible(handler)) } else { Ok(all.into_iter().map(|(id, _)| *id).collect()) }
     }
 
-    /// Number of waiting tasks.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Why no connected worker is eligible for work of this handler, if that is so.
     #[must_use]
     pub fn not_eligible(&self, handler: &str) -> NotEligible {

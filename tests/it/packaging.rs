@@ -3,7 +3,7 @@
 use crate::support::api::Api;
 use crate::support::process::{Process, WEBLOOM};
 use crate::support::site::Site;
-use crate::support::{journey, until};
+use crate::support::{journey, journey_within, until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{Permissions, read_dir, read_to_string, write};
@@ -87,7 +87,8 @@ impl Root {
 
 #[test]
 fn the_debian_package_is_installed_started_upgraded_and_purged() {
-    journey(async {
+    // It strips, packs and installs the program: minutes, when others use the processors.
+    journey_within(Duration::from_secs(600), async {
         let home = tempfile::tempdir().expect("a folder");
         let Some(package) = debian_package(home.path()) else {
             println!("SKIPPED: WEBLOOM_CARGO_DEB does not name cargo-deb");

@@ -189,7 +189,7 @@ impl NodeActor {
         if let Some(sender) = self.sender.take() {
             sender.send(message::close(why));
         }
-        self.context.dispatcher.node_left(self.id());
+        self.context.dispatcher.node_gone(self.id());
         self.context.registry().node_left(self.id());
         // Nothing waits for this write; a broker that starts ends all connections.
         let gone = NodeDisconnected { node: self.id(), reason: why.to_owned(), last_seen: self.last_seen, now: Timestamp::now() };

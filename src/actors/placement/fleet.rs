@@ -160,7 +160,7 @@ impl Fleet {
         wake(runs);
     }
 
-    /// Frees all slots of a run that ended or whose actor ended. It waits for no node any more.
+    /// Frees all slots of a run that has ended or gives up its choice. It waits for no node any more.
     pub fn release_all(&self, identity: Identity) {
         let mut inner = self.inner();
         inner.waiting.retain(|waiter| waiter.identity != identity);

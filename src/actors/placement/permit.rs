@@ -41,8 +41,10 @@ impl<Slot: Copy> Permit<Slot> {
     pub fn slot(&self) -> Slot {
         self.slot
     }
+}
 
-    /// The slot stays reserved. From now on its user reports when it is free.
+impl Permit<NodeSlot> {
+    /// The slot stays reserved: a block is at the node. From now on the node reports when the slot is free.
     pub fn keep(mut self) {
         self.release = None;
     }
@@ -73,7 +75,7 @@ mod tests {
         let released = Arc::new(AtomicU32::new(0));
         let permit = || {
             let released = Arc::clone(&released);
-            let slot = WorkerSlot { worker: WorkerId::random() };
+            let slot = NodeSlot { node: NodeId::random(), kind: SlotKind::Block, keeps_pace: false };
             Permit::new(slot, move || {
                 released.fetch_add(1, Relaxed);
             })

@@ -77,7 +77,7 @@ impl Registry {
                 }
                 for identity in self.context.addresses.runs_by_worker.of(id) {
                     if let Some(run) = self.context.addresses.runs.get(identity) {
-                        run.worker_restarted(id);
+                        run.worker_needs_start(id);
                     } else if let Some(task) = self.task(identity) {
                         task.tell(TaskEvent::WorkerRestarted(id));
                     }
@@ -221,7 +221,7 @@ impl Handler<ChildDied> for Registry {
             }
             ChildKey::Node(id) => {
                 self.context.addresses.nodes.remove(id);
-                self.context.dispatcher.node_left(id);
+                self.context.dispatcher.node_gone(id);
             }
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
             // A job's actor is started when it is needed next, even after too many crashes.

@@ -63,7 +63,7 @@ impl Registry {
     pub(super) fn start_dispatcher(&mut self) {
         let guard = self.enter(ChildKey::Dispatcher);
         let stats = Arc::clone(guard.stats());
-        self.context.dispatcher.0.set(Link::new(Dispatcher::new(guard).start(), stats));
+        self.context.dispatcher.0.set(Link::new(Dispatcher::new(guard, Arc::clone(&self.context.dispatch_is_paused)).start(), stats));
     }
 
     pub(super) fn start_allocator(&mut self, is_rebuilding: bool) {
@@ -129,6 +129,7 @@ impl Registry {
             }
             // The actor crashed after the end of the run, and is not in the address book.
             None => {
+                self.context.fleet.release_all(identity);
                 for kind in JobKind::ALL {
                     self.leave(ChildKey::Run(kind, identity));
                 }

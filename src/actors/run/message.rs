@@ -174,8 +174,8 @@ pub enum WorkerEvent {
     Found(Choice),
     /// This worker has reconnected and continues the run.
     Continues(WorkerId),
-    /// The actor of this worker was rebuilt.
-    Restarted(WorkerId),
+    /// The order to start may not have reached this worker: its actor was rebuilt, or it reconnected and does not list the run.
+    NeedsStart(WorkerId),
     /// This worker is lost.
     Lost(WorkerId),
 }
@@ -374,9 +374,9 @@ impl RunHandle {
     pub fn worker_continues(&self, worker: WorkerId) {
         self.0.tell(WorkerEvent::Continues(worker));
     }
-    /// See [`WorkerEvent::Restarted`].
-    pub fn worker_restarted(&self, worker: WorkerId) {
-        self.0.tell(WorkerEvent::Restarted(worker));
+    /// See [`WorkerEvent::NeedsStart`].
+    pub fn worker_needs_start(&self, worker: WorkerId) {
+        self.0.tell(WorkerEvent::NeedsStart(worker));
     }
     /// See [`WorkerEvent::Lost`].
     pub fn worker_lost(&self, worker: WorkerId) {

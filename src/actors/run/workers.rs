@@ -144,8 +144,8 @@ impl Handler<WorkerEvent> for RunActor {
                     self.send_start(id);
                 }
             }
-            WorkerEvent::Restarted(id) if self.kind.worker == Some(id) => self.send_start(id),
-            WorkerEvent::Restarted(_) => {}
+            WorkerEvent::NeedsStart(id) if self.kind.worker == Some(id) => self.send_start(id),
+            WorkerEvent::NeedsStart(_) => {}
             WorkerEvent::Lost(id) => self.worker_lost(id, ctx),
         }
     }

@@ -129,7 +129,9 @@ pub struct CurrentLink<A: Actor>(Arc<RwLock<Option<Link<A>>>>);
 impl<A: Actor> CurrentLink<A> {
     /// From now on messages go to this actor.
     pub fn set(&self, link: Link<A>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(link);
+        let before = self.0.write().unwrap_or_else(PoisonError::into_inner).replace(link);
+        // Without the lock: the messages that wait there may end with it.
+        drop(before);
     }
 
     /// See [`Link::tell`].
@@ -318,5 +320,34 @@ mod tests {
         assert!(waits[..10].windows(2).all(|w| w[0] <= w[1]));
         assert_eq!(waits[10], None);
         assert_eq!(budget.spend(Timestamp(200_000)), Some(40), "a minute later all is forgiven");
+    }
+
+    #[derive(Debug, Clone, Copy, Message)]
+    #[rtype(result = "()")]
+    struct Hello;
+
+    struct Listener;
+
+    impl Actor for Listener {
+        type Context = actix::Context<Self>;
+    }
+
+    impl Handler<Hello> for Listener {
+        type Result = ();
+        fn handle(&mut self, _: Hello, _: &mut Self::Context) {}
+    }
+
+    #[test]
+    fn a_current_link_leads_to_the_actor_that_was_set_last() {
+        let (first, second) = (Recording::default(), Recording::default());
+        let link = CurrentLink::<Listener>::default();
+        let clone = link.clone();
+        link.tell(Hello);
+        link.set(first.link(ChildKey::Dispatcher));
+        clone.tell(Hello);
+        assert_eq!((first.names(), second.count()), (vec!["Hello".to_owned()], 0), "the message before is lost");
+        clone.set(second.link(ChildKey::Dispatcher));
+        link.tell(Hello);
+        assert_eq!((first.count(), second.names()), (0, vec!["Hello".to_owned()]));
     }
 }

@@ -11,7 +11,7 @@ impl TaskActor {
             place: match &instance.phase {
                 Phase::Pausing(at) => Place::Pausing(at.on_the_wall()),
                 // The explanation of the run says that it is queued.
-                Phase::Requesting | Phase::Queued => Place::Asking,
+                Phase::Requesting | Phase::Queued => Place::Requesting,
                 Phase::AtWorker(worker) => Place::At(format!("worker {worker}"), part.began),
                 Phase::Unclear(until) => Place::Unclear(until.on_the_wall()),
                 Phase::Ending(worker, ..) => Place::Ending(format!("worker {worker}")),

@@ -29,7 +29,7 @@ pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
     reports.iter().enumerate().try_for_each(|(i, report)| check_report(report).map_err(|problem| within(i, problem)))
 }
 
-/// Judges reports that were parsed.
+/// Validates reports that were parsed.
 #[must_use]
 pub fn validate_reports(reports: Vec<TaskReport>) -> ValidatedReports {
     collect(reports.into_iter().map(validate_report))
@@ -42,7 +42,7 @@ fn validate_report(report: TaskReport) -> Result<TaskReport, Invalid> {
     }
 }
 
-/// Parses and judges the reports of a message that cannot be parsed as a whole. `None`: it is not a list of reports.
+/// Parses and validates the reports of a message that cannot be parsed as a whole. `None`: it is not a list of reports.
 #[must_use]
 pub fn read_reports(message: &[u8]) -> Option<ValidatedReports> {
     #[derive(Deserialize)]

@@ -194,7 +194,7 @@ impl WorkerActor {
         // If the worker received an order to start another run, the order was lost with an earlier connection.
         let others = addresses.runs_by_worker.of(self.id).into_iter().filter(|identity| !runs.contains(identity));
         for run in others.filter_map(|identity| addresses.runs.get(identity)) {
-            run.worker_restarted(self.id);
+            run.worker_needs_start(self.id);
         }
     }
 }

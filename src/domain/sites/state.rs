@@ -328,7 +328,7 @@ impl SiteState {
 
     /// The stored form: everything except the connections, which end with the process.
     #[must_use]
-    pub fn to_row(&self) -> [u8; Self::ROW] {
+    pub fn to_row(self) -> [u8; Self::ROW] {
         let mut row = [0; Self::ROW];
         row[..8].copy_from_slice(&self.at.0.to_le_bytes());
         row[8..12].copy_from_slice(&self.wait_ms.to_le_bytes());

@@ -1,6 +1,6 @@
 //! The workers and requests of a [`WorkerPool`](super::WorkerPool), and whether one suits the other.
 
-use crate::domain::ids::{Identity, JobId, WorkerId};
+use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::run::Run;
 use crate::domain::task::{Strategy, TaskSettings};
 use crate::domain::worker::NotEligible;
@@ -34,8 +34,6 @@ pub struct WorkerRequest {
     pub requester: Requester,
     /// The required handler name.
     pub handler: Arc<str>,
-    /// Its job.
-    pub job_id: JobId,
     /// The settings of its job. For a run of a block job: strategy, key, group, version and tags.
     pub settings: Arc<TaskSettings>,
     /// It uses a slot of the worker. A run of a block job does not.
@@ -63,7 +61,6 @@ impl WorkerRequest {
         Self {
             requester: (run.identity, 0),
             handler,
-            job_id: run.job_id,
             settings,
             key,
             priority: run.priority,

@@ -1,7 +1,7 @@
 //! Strategies by example, and guarantees under random use.
 
 use super::*;
-use crate::domain::ids::{Identity, JobId};
+use crate::domain::ids::Identity;
 use proptest::prelude::Just;
 use proptest::prelude::{any, prop};
 use proptest::strategy::Strategy as Gives;
@@ -21,7 +21,6 @@ fn request(n: u128, strategy: Strategy) -> WorkerRequest {
     WorkerRequest {
         requester: (Identity(Uuid::from_u128(n)), 0),
         handler: "h".into(),
-        job_id: JobId(Uuid::from_u128(1)),
         settings: Arc::new(TaskSettings { strategy, ..TaskSettings::default() }),
         key: n as u64 % 7,
         priority: 0,
@@ -246,7 +245,7 @@ proptest! {
                 prop_assert!(waits.remove(&grant.requester.0.0.as_u128()), "granted to a request that does not wait");
                 held.push(grant);
             }
-            prop_assert_eq!(worker_pool.waiting(), waits.len());
+            prop_assert_eq!(worker_pool.waiting.len(), waits.len());
             prop_assert_eq!(worker_pool.queues.values().map(BTreeMap::len).sum::<usize>(), waits.len());
             for (id, member) in &worker_pool.members {
                 prop_assert_eq!(held.iter().filter(|g| g.worker == *id).count(), member.used_slots as usize);
@@ -313,7 +312,7 @@ fn a_block_run_gets_only_a_worker_that_it_may_have() {
     worker_pool.join(worker(1), with("blue", &["gpu"]), true, None);
     worker_pool.join(worker(2), with("red", &[]), true, None);
     assert_eq!(find(&mut worker_pool), Err(NotEligible::Unsuitable));
-    let why: Vec<_> = worker_pool.explain(&block_run(1, red())).into_iter().map(|refusal| refusal.why).collect();
+    let why: Vec<_> = worker_pool.explain(&block_run(1, red())).into_iter().map(|obstacle| obstacle.why).collect();
     let unsuitable = |why: &str| Obstacle::Unsuitable(why.to_owned());
     assert_eq!(why, [unsuitable("its group is blue, and Red is required"), unsuitable("it has no tag gpu")]);
     worker_pool.join(worker(3), with("red", &["gpu"]), false, None);

@@ -3,7 +3,7 @@
 use super::{Allocator, FindWorker, WorkerJoined};
 use crate::actors::run_shell::RunLink;
 use crate::actors::supervision::{ChildKey, ExitGuard, Recording, Stats};
-use crate::domain::ids::{Identity, JobId, WorkerId};
+use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::worker_pool::{WorkerCapacity, WorkerRequest};
 use actix::Actor;
@@ -21,7 +21,6 @@ fn a_run_that_asks_before_its_worker_is_there_gets_one_answer() {
         let request = WorkerRequest {
             requester: (identity, 0),
             handler: "a.B".into(),
-            job_id: JobId::random(),
             settings: Arc::default(),
             needs_slot: false,
             key: 0,

@@ -69,15 +69,15 @@ pub struct GrantElsewhere {
     pub slot_kind: SlotKind,
 }
 
-/// From a node or the registry: a node has gone.
+/// From a node or the registry: a node has gone, or its actor has ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct NodeLeft(pub NodeId);
+pub struct NodeGone(pub NodeId);
 
-/// From the broker: no block is dispatched while it is not known whether this broker still leads.
+/// From the broker: [`BrokerContext::dispatch_is_paused`](crate::actors::context::BrokerContext::dispatch_is_paused) has changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SetPaused(pub bool);
+pub struct PauseChanged;
 
 /// From a node without a socket that requests a block: the dispatcher forwards the request to the run that comes first, and this run answers.
 #[derive(Debug, Message)]
@@ -118,13 +118,13 @@ impl DispatcherHandle {
     pub fn grant_elsewhere(&self, message: GrantElsewhere) {
         self.0.tell(message);
     }
-    /// See [`NodeLeft`].
-    pub fn node_left(&self, node: NodeId) {
-        self.0.tell(NodeLeft(node));
+    /// See [`NodeGone`].
+    pub fn node_gone(&self, node: NodeId) {
+        self.0.tell(NodeGone(node));
     }
-    /// See [`SetPaused`].
-    pub fn set_paused(&self, is_paused: bool) {
-        self.0.tell(SetPaused(is_paused));
+    /// See [`PauseChanged`].
+    pub fn pause_changed(&self) {
+        self.0.tell(PauseChanged);
     }
     /// See [`PullBlock`].
     pub fn pull(&self, message: PullBlock) {

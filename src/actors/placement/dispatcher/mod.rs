@@ -4,7 +4,7 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeChanged, NodeLeft, PullBlock, RunGone, RunReady, SetPaused};
+pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeChanged, NodeGone, PauseChanged, PullBlock, RunGone, RunReady};
 
 use super::{NodeSlot, Permit};
 use crate::actors::node::NodeHandle;
@@ -16,6 +16,7 @@ use crate::domain::node::SlotKind;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[derive(Debug)]
 struct KnownNode {
@@ -31,25 +32,30 @@ pub struct Dispatcher {
     sites: Matchmaker,
     runs: HashMap<Identity, RunHandle>,
     nodes: HashMap<NodeId, KnownNode>,
-    is_paused: bool,
+    /// Set while it is not known whether this broker still leads. It outlives this actor.
+    is_paused: Arc<AtomicBool>,
 }
 
 impl Dispatcher {
     /// A dispatcher without nodes or runs.
     #[must_use]
-    pub fn new(guard: ExitGuard) -> Self {
+    pub fn new(guard: ExitGuard, is_paused: Arc<AtomicBool>) -> Self {
         Self {
             guard,
             blocks: Matchmaker::new(SlotKind::Block),
             sites: Matchmaker::new(SlotKind::Site),
             runs: HashMap::new(),
             nodes: HashMap::new(),
-            is_paused: false,
+            is_paused,
         }
     }
 
+    fn is_paused(&self) -> bool {
+        self.is_paused.load(Relaxed)
+    }
+
     fn dispatch(&mut self, ctx: &Context<Self>) {
-        if self.is_paused {
+        if self.is_paused() {
             return;
         }
         let grants = |slot_kind, matchmaker: &mut Matchmaker| matchmaker.next_grant().map(|grant| (slot_kind, grant));
@@ -143,7 +149,7 @@ impl Handler<GrantElsewhere> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: GrantElsewhere, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.grant_elsewhere");
-        if !self.is_paused
+        if !self.is_paused()
             && let Some(grant) = self.of(m.slot_kind).grant_elsewhere(m.identity, m.not)
         {
             self.carry_out(m.slot_kind, grant, ctx);
@@ -151,9 +157,9 @@ impl Handler<GrantElsewhere> for Dispatcher {
     }
 }
 
-impl Handler<NodeLeft> for Dispatcher {
+impl Handler<NodeGone> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, NodeLeft(node): NodeLeft, _: &mut Self::Context) {
+    fn handle(&mut self, NodeGone(node): NodeGone, _: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.node_gone");
         self.blocks.node_gone(node);
         self.sites.node_gone(node);
@@ -161,11 +167,10 @@ impl Handler<NodeLeft> for Dispatcher {
     }
 }
 
-impl Handler<SetPaused> for Dispatcher {
+impl Handler<PauseChanged> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, SetPaused(is_paused): SetPaused, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: PauseChanged, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.set_paused");
-        self.is_paused = is_paused;
         self.dispatch(ctx);
     }
 }
@@ -174,7 +179,7 @@ impl Handler<PullBlock> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: PullBlock, _: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.pull");
-        if self.is_paused {
+        if self.is_paused() {
             return m.reply.send(Ok(None));
         }
         let (blocks, sites) = (&mut self.blocks, &mut self.sites);
