@@ -313,6 +313,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_current_link_goes_to_the_last_actor() {
+        use crate::actors::placement::dispatcher::{Dispatcher, SetPaused};
+        let (first, second) = (Recording::default(), Recording::default());
+        let link = CurrentLink::<Dispatcher>::default();
+        let user = link.clone();
+        user.tell(SetPaused(true));
+        link.set(first.link(ChildKey::Dispatcher));
+        user.tell(SetPaused(true));
+        link.set(second.link(ChildKey::Dispatcher));
+        user.tell(SetPaused(false));
+        assert_eq!((first.names(), second.names()), (vec!["SetPaused".to_owned()], vec!["SetPaused".to_owned()]));
+    }
+
+    #[test]
     fn a_child_may_die_ten_times_a_minute() {
         let mut budget = Budget::default();
         let waits: Vec<_> = (0..11).map(|i| budget.spend(Timestamp(i))).collect();
