@@ -1,6 +1,5 @@
 //! Groups: names that jobs and nodes refer to.
 
-use super::columns::{from_json, id, json};
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::history::{self, Action};
@@ -84,13 +83,13 @@ impl WriteOp for UpdateGroup {
                 renamed.version += 1;
                 renamed.update_by.clone_from(&new.update_by);
                 renamed.update_time = renamed.update_time.max(Timestamp(new.update_time));
-                diesel::update(job::table.find(renamed.id.to_string()))
+                diesel::update(job::table.find(renamed.id))
                     .set((
-                        job::group_name.eq(renamed.group.as_deref()),
-                        job::task.eq(renamed.task.as_ref().map(json).transpose()?),
+                        job::group_name.eq(&renamed.group),
+                        job::task.eq(&renamed.task),
                         job::version.eq(renamed.version),
-                        job::update_by.eq(renamed.update_by.as_deref()),
-                        job::update_time.eq(renamed.update_time.0),
+                        job::update_by.eq(&renamed.update_by),
+                        job::update_time.eq(renamed.update_time),
                     ))
                     .execute(tx.conn)?;
                 history::record_change(tx.conn, &renamed, Action::Updated, new.update_by.as_deref())?;
@@ -108,16 +107,11 @@ fn asks_for(task: &TaskSettings, group: &str) -> bool {
 /// The jobs in a group, and those whose tasks require workers of it.
 fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError> {
     let rows = job::table.filter(job::group_name.eq(group).or(job::task.like("%\"group\":%")));
-    let rows: Vec<(String, Option<String>, Option<String>)> =
+    let rows: Vec<(JobId, Option<String>, Option<TaskSettings>)> =
         rows.order(job::id).select((job::id, job::group_name, job::task)).load(conn)?;
-    let mut ids = Vec::new();
-    for (key, of, task) in rows {
-        let task: Option<TaskSettings> = task.as_deref().map(from_json).transpose()?;
-        if of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group)) {
-            ids.push(id(&key)?);
-        }
-    }
-    Ok(ids)
+    let named =
+        |of: Option<String>, task: Option<TaskSettings>| of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group));
+    Ok(rows.into_iter().filter_map(|(job, of, task)| named(of, task).then_some(job)).collect())
 }
 
 /// Deletes a group. [`StoreError::Conflict`] contains `jobs` while an undeleted job is in it.
@@ -199,8 +193,7 @@ impl ReadOp for JobsInGroup {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let rows = job::table.filter(job::group_name.eq(&self.0)).filter(job::is_deleted.eq(false));
-        let rows: Vec<(String, bool)> = rows.order(job::id).select((job::id, job::is_enabled)).load(from.conn)?;
-        rows.into_iter().map(|(key, enabled)| Ok((id(&key)?, enabled))).collect()
+        Ok(rows.order(job::id).select((job::id, job::is_enabled)).load(from.conn)?)
     }
 }
 
@@ -219,8 +212,8 @@ pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: 
             job_group::name.eq(name),
             job_group::create_by.eq(by),
             job_group::update_by.eq(by),
-            job_group::creation_time.eq(now.0),
-            job_group::update_time.eq(now.0),
+            job_group::creation_time.eq(now),
+            job_group::update_time.eq(now),
         ))
         .with_conflict_rule("DO NOTHING")
         .execute(conn)?;

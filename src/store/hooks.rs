@@ -72,7 +72,7 @@ impl WriteOp for DeleteHook {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let rows = job_hook::table.find(&self.hook).filter(job_hook::job_id.eq(self.job.to_string()));
+        let rows = job_hook::table.find(&self.hook).filter(job_hook::job_id.eq(self.job));
         if diesel::delete(rows).execute(tx.conn)? == 0 { Err(StoreError::NotFound) } else { Ok(()) }
     }
 }
@@ -85,7 +85,7 @@ impl ReadOp for ListHooks {
     type Output = Vec<StoredHook>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows = job_hook::table.filter(job_hook::job_id.eq(self.0.to_string())).order(job_hook::name);
+        let rows = job_hook::table.filter(job_hook::job_id.eq(self.0)).order(job_hook::name);
         Ok(rows.select(StoredHook::as_select()).load(from.conn)?)
     }
 }
@@ -103,7 +103,7 @@ impl ReadOp for GetHook {
 }
 
 /// Deletes the hooks of a job that is removed for good.
-pub(super) fn remove_hooks(conn: &mut Conn, job: &str) -> Result<(), StoreError> {
+pub(super) fn remove_hooks(conn: &mut Conn, job: JobId) -> Result<(), StoreError> {
     diesel::delete(job_hook::table.filter(job_hook::job_id.eq(job))).execute(conn)?;
     Ok(())
 }

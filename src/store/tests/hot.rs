@@ -81,10 +81,10 @@ fn an_instant_that_is_in_the_ledger_makes_no_second_run() {
 #[test]
 fn a_run_comes_back_as_it_was_made_and_as_it_ended() {
     with_store(|store, config| async move {
-        let mut new = NewRun { follow: true, retry_of: Some(Identity::random()), reason: Some("why".into()), ..new_run(JobId::random()) };
+        let mut new = Run { follow: true, retry_of: Some(Identity::random()), reason: Some("why".into()), ..new_run(JobId::random()) };
         (new.download.thread_num, new.queue.block_size) = (4, 77);
         new.rules.retry = Some(Retry { limit: 3, ..Retry::default() });
-        let insert = InsertRun { run: new.clone(), version: 1, fire: None, key: Some("k".into()) };
+        let insert = InsertRun { run: new.clone(), marks: None, version: 1, fire: None, key: Some("k".into()) };
         let made = store.write(insert.clone()).await.expect("made").run;
         let usual = store.write(by_hand(new_run(new.job_id))).await.expect("made").run;
         let store = reopened(store, &config).await;
