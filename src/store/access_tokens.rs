@@ -6,6 +6,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{access_token, job, run};
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
 /// A token as it is stored.
@@ -20,12 +21,12 @@ pub struct StoredToken {
     pub hash: String,
     /// The groups of jobs that it is limited to, as a JSON array; `None`: all.
     pub job_groups: Option<String>,
-    /// When it expires, in milliseconds.
-    pub expire_time: Option<i64>,
+    /// When it expires.
+    pub expire_time: Option<Timestamp>,
     /// Who created it.
     pub create_by: Option<String>,
-    /// When it was created, in milliseconds.
-    pub creation_time: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
 }
 
 /// Stores a new token. [`StoreError::Conflict`] contains `name` if another token has that name, `count` if there are too many.

@@ -7,7 +7,7 @@ use super::error::StoreError;
 use crate::domain::alert::{ChannelKind, Filter};
 use crate::domain::callback::Callback;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::ids::{BrokerId, ChannelId, Identity, JobId, NodeId, Seq, WorkerId};
+use crate::domain::ids::{BrokerId, ChannelId, GroupId, Identity, JobId, NodeId, Seq, WorkerId};
 use crate::domain::job::{JobKind, Successor};
 use crate::domain::run::{RunRules, RunState};
 use crate::domain::schedule::{Kind, Policies, Schedule};
@@ -159,7 +159,7 @@ names! {
     WorkerState: WorkerState::named;
 }
 
-ids! { BrokerId ChannelId Identity JobId NodeId WorkerId }
+ids! { BrokerId ChannelId GroupId Identity JobId NodeId WorkerId }
 
 json! {
     Callback;

@@ -345,9 +345,9 @@ pub struct StoredDelivery {
     /// waiting, sending, done, failed, merged.
     pub state: String,
     /// Attempts so far.
-    pub attempts: i32,
+    pub attempts: u32,
     /// When it is or was due.
-    pub next_at: i64,
+    pub next_at: Timestamp,
     /// Number of events that its message covers.
     pub events: i64,
     /// The event whose message includes this one.
@@ -355,7 +355,7 @@ pub struct StoredDelivery {
     /// The last error.
     pub last_error: Option<String>,
     /// When it was sent or given up.
-    pub finish_time: Option<i64>,
+    pub finish_time: Option<Timestamp>,
 }
 
 /// Events with their deliveries, the newest first.

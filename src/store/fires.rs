@@ -145,7 +145,7 @@ impl WriteOp for WithdrawFire {
             .filter(run::state.eq(RunState::Pending));
         let no: i64 = own.select(run::no).get_result(tx.conn).optional()?.ok_or_else(begun)?;
         let row = fire::table.find((self.job_id, at)).filter(fire::run_identity.eq(self.identity));
-        if !diesel::select(diesel::dsl::exists(row.clone())).get_result::<bool>(tx.conn)? {
+        if !diesel::select(diesel::dsl::exists(row)).get_result::<bool>(tx.conn)? {
             return Err(begun());
         }
         plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;

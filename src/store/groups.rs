@@ -15,8 +15,8 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
 #[diesel(table_name = job_group)]
 pub struct Group {
-    /// Its id: 32 hexadecimal digits.
-    pub id: String,
+    /// Its id.
+    pub id: GroupId,
     /// Its name, unique.
     pub name: String,
     /// Free text for people.
@@ -25,10 +25,10 @@ pub struct Group {
     pub create_by: Option<String>,
     /// Who changed it last.
     pub update_by: Option<String>,
-    /// When it was created, in milliseconds.
-    pub creation_time: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
     /// When it was last changed.
-    pub update_time: i64,
+    pub update_time: Timestamp,
 }
 
 /// Stores a new group. [`StoreError::Conflict`] contains `name` if another group has that name.
@@ -56,14 +56,14 @@ impl WriteOp for UpdateGroup {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
         let new = &self.0;
-        let old: Option<String> = job_group::table.find(&new.id).select(job_group::name).get_result(tx.conn).optional()?;
+        let old: Option<String> = job_group::table.find(new.id).select(job_group::name).get_result(tx.conn).optional()?;
         let old = old.ok_or(StoreError::NotFound)?;
         check_name(tx.conn, new)?;
-        diesel::update(job_group::table.find(&new.id))
+        diesel::update(job_group::table.find(new.id))
             .set((
                 job_group::name.eq(&new.name),
-                job_group::description.eq(new.description.as_deref()),
-                job_group::update_by.eq(new.update_by.as_deref()),
+                job_group::description.eq(&new.description),
+                job_group::update_by.eq(&new.update_by),
                 job_group::update_time.eq(new.update_time),
             ))
             .execute(tx.conn)?;
@@ -82,7 +82,7 @@ impl WriteOp for UpdateGroup {
                 }
                 renamed.version += 1;
                 renamed.update_by.clone_from(&new.update_by);
-                renamed.update_time = renamed.update_time.max(Timestamp(new.update_time));
+                renamed.update_time = renamed.update_time.max(new.update_time);
                 diesel::update(job::table.find(renamed.id))
                     .set((
                         job::group_name.eq(&renamed.group),
@@ -115,19 +115,19 @@ fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError
 }
 
 /// Deletes a group. [`StoreError::Conflict`] contains `jobs` while an undeleted job is in it.
-#[derive(Debug, Clone)]
-pub struct DeleteGroup(pub String);
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteGroup(pub GroupId);
 
 impl WriteOp for DeleteGroup {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let name: Option<String> = job_group::table.find(&self.0).select(job_group::name).get_result(tx.conn).optional()?;
+        let name: Option<String> = job_group::table.find(self.0).select(job_group::name).get_result(tx.conn).optional()?;
         let jobs = job::table.filter(job::group_name.eq(name.ok_or(StoreError::NotFound)?)).filter(job::is_deleted.eq(false));
         if jobs.count().get_result::<i64>(tx.conn)? > 0 {
             return Err(StoreError::Conflict("jobs".into()));
         }
-        diesel::delete(job_group::table.find(&self.0)).execute(tx.conn)?;
+        diesel::delete(job_group::table.find(self.0)).execute(tx.conn)?;
         Ok(())
     }
 }
@@ -198,8 +198,8 @@ impl ReadOp for JobsInGroup {
 }
 
 fn check_name(conn: &mut Conn, group: &Group) -> Result<(), StoreError> {
-    let others = job_group::table.filter(job_group::name.eq(&group.name)).filter(job_group::id.ne(&group.id));
-    let taken = others.select(job_group::id).get_result::<String>(conn).optional()?.is_some();
+    let others = job_group::table.filter(job_group::name.eq(&group.name)).filter(job_group::id.ne(group.id));
+    let taken = others.select(job_group::id).get_result::<GroupId>(conn).optional()?.is_some();
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
 }
 
@@ -208,7 +208,7 @@ pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: 
     let Some(name) = name else { return Ok(()) };
     diesel::insert_into(job_group::table)
         .values((
-            job_group::id.eq(GroupId::at(now).to_string()),
+            job_group::id.eq(GroupId::at(now)),
             job_group::name.eq(name),
             job_group::create_by.eq(by),
             job_group::update_by.eq(by),

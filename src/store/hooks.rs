@@ -5,6 +5,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, job_hook};
 use crate::domain::ids::JobId;
+use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
 /// A hook as it is stored.
@@ -14,15 +15,15 @@ pub struct StoredHook {
     /// Its id: 32 hexadecimal digits.
     pub id: String,
     /// The job that it triggers.
-    pub job_id: String,
+    pub job_id: JobId,
     /// Its name, unique in the job.
     pub name: String,
     /// The secret of the callers.
     pub secret: String,
     /// Who created it.
     pub create_by: Option<String>,
-    /// When it was created, in milliseconds.
-    pub creation_time: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
 }
 
 impl std::fmt::Debug for StoredHook {
@@ -44,9 +45,9 @@ impl WriteOp for InsertHook {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let of_job = job::table.find(&self.hook.job_id).filter(job::is_deleted.eq(false)).select(job::id);
-        of_job.get_result::<String>(tx.conn).optional()?.ok_or(StoreError::NotFound)?;
-        let names = job_hook::table.filter(job_hook::job_id.eq(&self.hook.job_id)).select(job_hook::name);
+        let of_job = job::table.find(self.hook.job_id).filter(job::is_deleted.eq(false)).select(job::id);
+        of_job.get_result::<JobId>(tx.conn).optional()?.ok_or(StoreError::NotFound)?;
+        let names = job_hook::table.filter(job_hook::job_id.eq(self.hook.job_id)).select(job_hook::name);
         let names: Vec<String> = names.load(tx.conn)?;
         if names.contains(&self.hook.name) {
             return Err(StoreError::Conflict("name".into()));

@@ -355,9 +355,9 @@ fn a_store_counts_on_after_all_that_it_made() {
         store = reopened(store, &config).await;
         let after = next();
         assert!(after > Identity(at(6)).number() && after < Identity(at(48)).number(), "{after}");
-        let id = GroupId(at(8)).to_string();
+        let id = GroupId(at(8));
         let (create_by, update_by, description) = (None, None, None);
-        let group = Group { id, name: "made".into(), description, create_by, update_by, creation_time: 1, update_time: 1 };
+        let group = Group { id, name: "made".into(), description, create_by, update_by, creation_time: T, update_time: T };
         store.write(InsertGroup(group)).await.expect("a group");
         let _again = reopened(store, &config).await;
         assert!(next() > Identity(at(8)).number());
