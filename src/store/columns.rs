@@ -119,7 +119,7 @@ macro_rules! ids {
     ($($type:ty)*) => {$(
         impl AsText for $type {
             fn to_text(&self) -> serde_json::Result<Cow<'static, str>> {
-                Ok(self.to_string().into())
+                Ok(Hex::of(self.0).text().to_owned().into())
             }
 
             fn from_text(text: &str) -> Result<Self, String> {
