@@ -57,7 +57,7 @@ fn output(row: PackageRow) -> PackageOutput {
         name: row.name,
         media_type: row.media_type,
         create_by: row.create_by,
-        creation_time: Timestamp(row.creation_time),
+        creation_time: row.creation_time,
     }
 }
 
@@ -98,7 +98,7 @@ impl Packages {
         if self.files.is_in_transit() {
             self.store_pieces(&context.store, &sha256).await?;
         }
-        let creation_time = Timestamp::now().0;
+        let creation_time = Timestamp::now();
         let row = PackageRow { sha256, size: size as i64, name, media_type, create_by, creation_time };
         context.store.write(InsertPackage(row)).await.map(output).map_err(|e| problem_of(&e))
     }

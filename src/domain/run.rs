@@ -236,6 +236,44 @@ impl Run {
     /// The epoch of a new run; each adoption increments it.
     pub const FIRST_EPOCH: i64 = 1;
 
+    /// A run that is created now and may begin at once, with default settings. It has no number before it is stored.
+    #[must_use]
+    pub fn new(job_id: JobId, kind: JobKind, now: Timestamp) -> Self {
+        let identity = Identity::at(now);
+        Self {
+            identity,
+            no: 0,
+            job_id,
+            job_name: String::new(),
+            class_name: String::new(),
+            arguments: None,
+            state: RunState::Pending,
+            reason: None,
+            priority: 0,
+            download: DownloadSettings::default(),
+            queue: QueueSettings::default(),
+            start_returned: false,
+            block_times: 0,
+            counters: Counters::default(),
+            kind,
+            rules: RunRules::default(),
+            attempt: 1,
+            not_before: None,
+            queued: false,
+            result: None,
+            follow: false,
+            retry_of: None,
+            // Its own trace: both ids have 128 bits and are never 0.
+            trace_id: Some(identity.to_string()),
+            planned_at: None,
+            start_time: None,
+            creation_time: now,
+            finish_time: None,
+            update_by: None,
+            worker_id: None,
+        }
+    }
+
     /// It has a scheduled time and a limit for a late start, so it can cause a `late` alert.
     #[must_use]
     pub fn may_be_late(&self) -> bool {
@@ -319,36 +357,6 @@ impl Run {
 impl Run {
     /// A run of this kind that was created now, for tests.
     pub(crate) fn sample(kind: JobKind, now: Timestamp) -> Self {
-        Self {
-            identity: Identity::random(),
-            no: 1,
-            job_id: JobId::random(),
-            job_name: "a job".to_owned(),
-            class_name: String::new(),
-            arguments: None,
-            state: RunState::Pending,
-            reason: None,
-            priority: 0,
-            download: DownloadSettings::default(),
-            queue: QueueSettings::default(),
-            start_returned: false,
-            block_times: 0,
-            counters: Counters::default(),
-            kind,
-            rules: RunRules::default(),
-            attempt: 1,
-            not_before: None,
-            queued: false,
-            result: None,
-            follow: false,
-            retry_of: None,
-            trace_id: None,
-            planned_at: None,
-            start_time: None,
-            creation_time: now,
-            finish_time: None,
-            update_by: None,
-            worker_id: None,
-        }
+        Self { no: 1, job_name: "a job".to_owned(), ..Self::new(JobId::random(), kind, now) }
     }
 }

@@ -39,13 +39,13 @@ fn groups_of(token: &StoredToken) -> Result<Option<Vec<String>>, Problem> {
 fn output(token: StoredToken) -> Result<TokenOutput, Problem> {
     let groups = groups_of(&token)?;
     Ok(TokenOutput {
-        is_expired: token.expire_time.is_some_and(|at| at <= Timestamp::now().0),
+        is_expired: token.expire_time.is_some_and(|at| at <= Timestamp::now()),
         groups,
         name: token.name,
         role: token.role,
-        expire_time: token.expire_time.map(Timestamp),
+        expire_time: token.expire_time,
         create_by: token.create_by,
-        creation_time: Timestamp(token.creation_time),
+        creation_time: token.creation_time,
     })
 }
 
@@ -92,9 +92,9 @@ fn read(input: TokenInput, by: Option<String>, now: Timestamp) -> Result<(Stored
         role: role.name().to_owned(),
         hash: TokenKey::of(&text).hex(),
         job_groups: groups,
-        expire_time: input.expire_time.map(|at| at.0),
+        expire_time: input.expire_time,
         create_by: by,
-        creation_time: now.0,
+        creation_time: now,
     };
     Ok((token, text))
 }
@@ -115,7 +115,7 @@ impl Service {
                 role: Role::named(&token.role).ok_or_else(|| damaged(&token, "role"))?,
                 key: TokenKey::from_hex(&token.hash).ok_or_else(|| damaged(&token, "hash"))?,
                 groups: groups.map(Into::into),
-                expires: token.expire_time.map(Timestamp),
+                expires: token.expire_time,
                 name: token.name.into(),
             })
         };

@@ -122,14 +122,14 @@ impl Service {
             deliveries: deliveries
                 .into_iter()
                 .map(|delivery| AlertDeliveryOutput {
-                    next_at: (delivery.state == "waiting").then_some(Timestamp(delivery.next_at)),
+                    next_at: (delivery.state == "waiting").then_some(delivery.next_at),
                     channel_id: delivery.channel_id,
                     state: delivery.state,
-                    attempts: delivery.attempts as u32,
+                    attempts: delivery.attempts,
                     count: delivery.events,
                     merged_into: delivery.merged_into,
                     last_error: delivery.last_error,
-                    finish_time: delivery.finish_time.map(Timestamp),
+                    finish_time: delivery.finish_time,
                 })
                 .collect(),
         });

@@ -58,7 +58,7 @@ pub struct AuditFilter {
 fn output(row: AuditRow) -> AuditOutput {
     AuditOutput {
         id: row.id,
-        at: Timestamp(row.at),
+        at: row.at,
         caller: row.caller,
         role: row.role,
         address: row.address,
@@ -85,7 +85,7 @@ impl Service {
         let (role, operation, kind) = (role.map(str::to_owned), operation.to_owned(), kind.to_owned());
         let row = AuditRow {
             id: id.clone(),
-            at: now.0,
+            at: now,
             caller,
             role,
             address,

@@ -10,23 +10,19 @@ use crate::protocol::management::{DisableInput, GroupInput, GroupOutput, GroupSw
 use crate::protocol::problem::Problem;
 use crate::store::{DeleteGroup, Group, InsertGroup, JobsInGroup, ListGroups, StoreError, UpdateGroup};
 
-fn output((group, jobs, nodes): (Group, u64, u64)) -> Result<GroupOutput, Problem> {
-    let id: GroupId = group.id.parse().map_err(|error| {
-        log::error!("stored group has an invalid id name={}: {error}", group.name);
-        Problem::internal()
-    })?;
-    Ok(GroupOutput {
-        id,
-        number: id.number(),
+fn output((group, jobs, nodes): (Group, u64, u64)) -> GroupOutput {
+    GroupOutput {
+        id: group.id,
+        number: group.id.number(),
         name: group.name,
         description: group.description,
         jobs,
         nodes,
         create_by: group.create_by,
         update_by: group.update_by,
-        creation_time: Timestamp(group.creation_time),
-        update_time: Timestamp(group.update_time),
-    })
+        creation_time: group.creation_time,
+        update_time: group.update_time,
+    }
 }
 
 /// Applies the input to a group and validates it.
@@ -72,7 +68,7 @@ impl Service {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next_cursor = rows.last().filter(|_| more).map(|(group, ..)| group.name.clone());
-        Ok(Page { items: rows.into_iter().map(output).collect::<Result<_, _>>()?, next_cursor })
+        Ok(Page { items: rows.into_iter().map(output).collect(), next_cursor })
     }
 
     async fn stored_group(&self, id_or_name: &str) -> Result<(Group, u64, u64), Problem> {
@@ -84,7 +80,7 @@ impl Service {
             let query = ListGroups { id_or_name: Some(id.to_string()), limit: 2, ..ListGroups::default() };
             found = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
         }
-        let place = found.iter().position(|(group, ..)| group.id.eq_ignore_ascii_case(id_or_name)).unwrap_or(0);
+        let place = found.iter().position(|(group, ..)| group.id.to_string().eq_ignore_ascii_case(id_or_name)).unwrap_or(0);
         if found.is_empty() { Err(Problem::not_found(format!("there is no group `{id_or_name}`"))) } else { Ok(found.swap_remove(place)) }
     }
 
@@ -93,7 +89,7 @@ impl Service {
     /// # Errors
     /// The group does not exist.
     pub async fn group(&self, id_or_name: &str) -> Result<GroupOutput, Problem> {
-        output(self.stored_group(id_or_name).await?)
+        Ok(output(self.stored_group(id_or_name).await?))
     }
 
     /// Creates a group.
@@ -103,17 +99,17 @@ impl Service {
     pub async fn create_group(&self, input: GroupInput, by: Option<String>) -> Result<GroupOutput, Problem> {
         let now = Timestamp::now();
         let mut group = Group {
-            id: GroupId::at(now).to_string(),
+            id: GroupId::at(now),
             name: String::new(),
             description: None,
             create_by: by.clone(),
             update_by: by,
-            creation_time: now.0,
-            update_time: now.0,
+            creation_time: now,
+            update_time: now,
         };
         apply(&mut group, input)?;
         self.context.store.write(InsertGroup(group.clone())).await.map_err(|e| conflict(&e, &group.name))?;
-        self.group(&group.id).await
+        self.group(&group.id.to_string()).await
     }
 
     /// Changes a group. Its jobs, its workers and their tasks use the new name from then on.
@@ -123,7 +119,7 @@ impl Service {
     pub async fn update_group(&self, id_or_name: &str, input: GroupInput, by: Option<String>) -> Result<GroupOutput, Problem> {
         let (mut group, ..) = self.stored_group(id_or_name).await?;
         apply(&mut group, input)?;
-        (group.update_by, group.update_time) = (by, Timestamp::now().0);
+        (group.update_by, group.update_time) = (by, Timestamp::now());
         let (jobs, workers) = self.context.store.write(UpdateGroup(group.clone())).await.map_err(|e| conflict(&e, &group.name))?;
         for job in jobs {
             // The cached state of its actor is outdated.
@@ -134,7 +130,7 @@ impl Service {
         for worker in workers {
             self.reload_worker(worker).await;
         }
-        self.group(&group.id).await
+        self.group(&group.id.to_string()).await
     }
 
     /// Deletes a group.

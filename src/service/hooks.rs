@@ -34,22 +34,15 @@ impl std::fmt::Debug for Hook {
     }
 }
 
-fn job_of(hook: &StoredHook) -> Result<JobId, Problem> {
-    hook.job_id.parse().map_err(|_| {
-        log::error!("stored hook has an invalid job hook_id={}", hook.id);
-        Problem::internal()
-    })
-}
-
-fn output(hook: StoredHook) -> Result<HookOutput, Problem> {
-    Ok(HookOutput {
-        job_id: job_of(&hook)?,
+fn output(hook: StoredHook) -> HookOutput {
+    HookOutput {
+        job_id: hook.job_id,
         path: format!("/hooks/{}", hook.id),
         id: hook.id,
         name: hook.name,
         create_by: hook.create_by,
-        creation_time: Timestamp(hook.creation_time),
-    })
+        creation_time: hook.creation_time,
+    }
 }
 
 impl Service {
@@ -60,7 +53,7 @@ impl Service {
     pub async fn hooks(&self, job: JobId) -> Result<Vec<HookOutput>, Problem> {
         self.job(job).await?;
         let hooks = self.context.store.read(ListHooks(job)).await.map_err(|e| problem_of(&e))?;
-        hooks.into_iter().map(output).collect()
+        Ok(hooks.into_iter().map(output).collect())
     }
 
     /// Creates a hook of a job.
@@ -73,11 +66,11 @@ impl Service {
         let secret = format!("{}{}", random(), random());
         let hook = StoredHook {
             id: random(),
-            job_id: job.to_string(),
+            job_id: job,
             name: input.name,
             secret: secret.clone(),
             create_by: by,
-            creation_time: Timestamp::now().0,
+            creation_time: Timestamp::now(),
         };
         let written = self.context.store.write(InsertHook { hook: hook.clone(), most: MOST }).await;
         written.map_err(|error| match error {
@@ -88,7 +81,7 @@ impl Service {
             StoreError::Conflict(_) => Problem::conflict("limit-reached", format!("the job has {MOST} hooks: delete some first")),
             other => problem_of(&other),
         })?;
-        Ok(NewHook { hook: output(hook)?, secret })
+        Ok(NewHook { hook: output(hook), secret })
     }
 
     /// Deletes a hook of a job.
@@ -108,8 +101,7 @@ impl Service {
     /// The store fails.
     pub async fn hook(&self, id: String) -> Result<Option<Hook>, Problem> {
         let found = self.context.store.read(GetHook(id)).await.map_err(|e| problem_of(&e))?;
-        let hook = |hook: StoredHook| Ok(Hook { job: job_of(&hook)?, caller: format!("webhook:{}", hook.name), secret: hook.secret });
-        found.map(hook).transpose()
+        Ok(found.map(|hook| Hook { job: hook.job_id, caller: format!("webhook:{}", hook.name), secret: hook.secret }))
     }
 
     /// Triggers the job of a hook with this body. The caller has been checked.

@@ -1,11 +1,12 @@
 //! Tokens with a name. Only the hash of a token's text is stored.
 
-use super::columns::{from_json, json};
+use super::columns::json;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{access_token, job, run};
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
 /// A token as it is stored.
@@ -20,12 +21,12 @@ pub struct StoredToken {
     pub hash: String,
     /// The groups of jobs that it is limited to, as a JSON array; `None`: all.
     pub job_groups: Option<String>,
-    /// When it expires, in milliseconds.
-    pub expire_time: Option<i64>,
+    /// When it expires.
+    pub expire_time: Option<Timestamp>,
     /// Who created it.
     pub create_by: Option<String>,
-    /// When it was created, in milliseconds.
-    pub creation_time: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
 }
 
 /// Stores a new token. [`StoreError::Conflict`] contains `name` if another token has that name, `count` if there are too many.
@@ -81,9 +82,9 @@ impl ReadOp for ListTokens {
 /// Tokens that are limited to a group follow its new name.
 pub(super) fn rename_group(conn: &mut Conn, old: &str, new: &str) -> Result<(), StoreError> {
     let limited = access_token::table.filter(access_token::job_groups.is_not_null());
-    let rows: Vec<(String, Option<String>)> = limited.select((access_token::name, access_token::job_groups)).load(conn)?;
+    let rows: Vec<(String, Option<Vec<String>>)> = limited.select((access_token::name, access_token::job_groups)).load(conn)?;
     for (name, groups) in rows {
-        let mut groups: Vec<String> = groups.as_deref().map(from_json).transpose()?.unwrap_or_default();
+        let mut groups = groups.unwrap_or_default();
         let Some(group) = groups.iter_mut().find(|group| *group == old) else { continue };
         new.clone_into(group);
         diesel::update(access_token::table.find(name)).set(access_token::job_groups.eq(json(&groups)?)).execute(conn)?;
@@ -99,7 +100,7 @@ impl ReadOp for GroupOfJob {
     type Output = Option<String>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let row = job::table.find(self.0.to_string()).select(job::group_name);
+        let row = job::table.find(self.0).select(job::group_name);
         Ok(row.get_result::<Option<String>>(from.conn).optional()?.flatten())
     }
 }
@@ -125,8 +126,7 @@ impl ReadOp for GroupOfRun {
     type Output = Option<String>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let of = run::table.filter(run::identity.eq(self.0.to_string())).select(run::job_id);
-        let Some(key) = of.get_result::<String>(from.conn).optional()? else { return Ok(None) };
-        Ok(job::table.find(key).select(job::group_name).get_result::<Option<String>>(from.conn).optional()?.flatten())
+        let of = run::table.filter(run::identity.eq(self.0)).select(run::job_id);
+        of.get_result(from.conn).optional()?.map_or(Ok(None), |job| GroupOfJob(job).read(from))
     }
 }

@@ -1,9 +1,7 @@
 //! Taking over runs: a new epoch ends the writes of the previous owner.
 
-use super::columns::Hex;
 use super::error::StoreError;
 use super::op::{Tx, WriteOp};
-use super::runs::RunRow;
 use super::schema::run;
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
@@ -38,17 +36,11 @@ impl WriteOp for AdoptRun {
 }
 
 fn adopt(tx: &mut Tx<'_>, identities: &[Identity]) -> Result<Vec<(Run, i64)>, StoreError> {
-    let identities: Vec<String> = identities.iter().map(|identity| Hex::of(identity.0).text().to_owned()).collect();
     let numbers: Vec<i64> = diesel::update(run::table.filter(run::identity.eq_any(identities)))
         .set(run::epoch.eq(run::epoch + 1))
         .returning(run::no)
         .get_results(tx.conn)?;
-    let rows: Vec<RunRow> = run::table.filter(run::no.eq_any(numbers)).select(RunRow::as_select()).load(tx.conn)?;
-    rows.into_iter()
-        .map(|row| {
-            let epoch = row.epoch;
-            tx.epochs.insert(row.no, epoch);
-            Ok((row.try_into()?, epoch))
-        })
-        .collect()
+    let adopted: Vec<(Run, i64)> = run::table.filter(run::no.eq_any(numbers)).select((Run::as_select(), run::epoch)).load(tx.conn)?;
+    tx.epochs.extend(adopted.iter().map(|(run, epoch)| (run.no, *epoch)));
+    Ok(adopted)
 }

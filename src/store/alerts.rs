@@ -1,6 +1,5 @@
 //! Events that may cause alerts: written in the transaction of their cause, sent afterwards.
 
-use super::columns::{from_json, id};
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -48,9 +47,9 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
         diesel::insert_into(alert_event::table)
             .values((
                 alert_event::event.eq(event.event),
-                alert_event::job_id.eq(event.job_id.to_string()),
-                alert_event::run_identity.eq(event.identity.map(|run| run.to_string())),
-                alert_event::at.eq(event.at.0),
+                alert_event::job_id.eq(event.job_id),
+                alert_event::run_identity.eq(event.identity),
+                alert_event::at.eq(event.at),
                 alert_event::detail.eq(&event.detail),
                 alert_event::is_done.eq(false),
             ))
@@ -63,9 +62,8 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
 
 /// A run has begun whose job wants an alert for a late start.
 pub(super) fn note_begin(conn: &mut Conn, run: &LateRun, now: Timestamp) -> Result<(), StoreError> {
-    let rules: RunRules = from_json(&run.rules)?;
-    let late = now.since_ms(Timestamp(run.planned_at));
-    if rules.late_after.is_some_and(|after| late >= after as i64) {
+    let late = now.since_ms(run.planned_at);
+    if run.rules.late_after.is_some_and(|after| late >= after as i64) {
         let event = late_event(conn, run, now, &format!("the run began {late} ms after its scheduled time"))?;
         insert_all(conn, &[event])?;
     }
@@ -73,24 +71,24 @@ pub(super) fn note_begin(conn: &mut Conn, run: &LateRun, now: Timestamp) -> Resu
 }
 
 fn late_event(conn: &mut Conn, run: &LateRun, now: Timestamp, reason: &str) -> Result<NewEvent, StoreError> {
-    let group = job::table.find(&run.job_id).select(job::group_name).get_result::<Option<String>>(conn).optional()?.flatten();
-    let job = (id(&run.job_id)?, run.job_name.as_str(), group.as_deref());
-    Ok(NewEvent::new("late", job, Some(id(&run.identity)?), now, reason))
+    let group = job::table.find(run.job_id).select(job::group_name).get_result::<Option<String>>(conn).optional()?.flatten();
+    let job = (run.job_id, run.job_name.as_str(), group.as_deref());
+    Ok(NewEvent::new("late", job, Some(run.identity), now, reason))
 }
 
 /// The columns of a run that matter for its lateness.
 #[derive(Debug, Clone, QueryableByName, Queryable)]
 pub struct LateRun {
     #[diesel(sql_type = Text)]
-    identity: String,
+    identity: Identity,
     #[diesel(sql_type = Text)]
-    job_id: String,
+    job_id: JobId,
     #[diesel(sql_type = Text)]
     job_name: String,
     #[diesel(sql_type = BigInt)]
-    planned_at: i64,
+    planned_at: Timestamp,
     #[diesel(sql_type = Text)]
-    rules: String,
+    rules: RunRules,
 }
 
 /// Runs that are late to begin and not yet reported as late.
@@ -114,7 +112,7 @@ impl ReadOp for LateRuns {
              AND rules LIKE '%\"lateAfter\"%' AND planned_at + {after} <= $1 \
              AND NOT EXISTS (SELECT 1 FROM alert_event WHERE event = 'late' AND run_identity = run.identity) LIMIT $2"
         );
-        let query = diesel::sql_query(query).bind::<BigInt, _>(self.now.0).bind::<BigInt, _>(self.limit as i64);
+        let query = diesel::sql_query(query).bind::<BigInt, _>(self.now).bind::<BigInt, _>(self.limit as i64);
         Ok(query.load(from.conn)?)
     }
 }
@@ -133,7 +131,7 @@ impl WriteOp for NoteLate {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         for run in &self.runs {
-            let late = self.now.since_ms(Timestamp(run.planned_at));
+            let late = self.now.since_ms(run.planned_at);
             let event = late_event(tx.conn, run, self.now, &format!("the run has not begun {late} ms after its scheduled time"))?;
             insert_all(tx.conn, &[event])?;
         }
@@ -145,13 +143,13 @@ impl WriteOp for NoteLate {
 #[derive(Debug, Clone, QueryableByName)]
 pub struct SilentJob {
     #[diesel(sql_type = Text)]
-    id: String,
+    id: JobId,
     #[diesel(sql_type = Text)]
     name: String,
     #[diesel(sql_type = Nullable<Text>)]
     group_name: Option<String>,
     #[diesel(sql_type = BigInt)]
-    since: i64,
+    since: Timestamp,
 }
 
 /// Jobs without a successful run for too long that are not yet reported. The time counts from the last successful run, or
@@ -178,7 +176,7 @@ impl ReadOp for SilentJobs {
              FROM job{hint} JOIN plan ON plan.job_id = job.id WHERE {has_it} AND is_enabled AND NOT is_deleted) AS watched \
              WHERE since + silent_after <= $1 AND (told_silent IS NULL OR told_silent < since) LIMIT $2"
         );
-        let query = diesel::sql_query(query).bind::<BigInt, _>(self.now.0).bind::<BigInt, _>(self.limit as i64);
+        let query = diesel::sql_query(query).bind::<BigInt, _>(self.now).bind::<BigInt, _>(self.limit as i64);
         Ok(query.load(from.conn)?)
     }
 }
@@ -198,10 +196,10 @@ impl WriteOp for NoteSilent {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         for silent in &self.jobs {
             let still = plan::ended_well.is_null().or(plan::ended_well.le(silent.since));
-            let told = diesel::update(plan::table.find(&silent.id).filter(still)).set(plan::told_silent.eq(self.now.0)).execute(tx.conn)?;
+            let told = diesel::update(plan::table.find(silent.id).filter(still)).set(plan::told_silent.eq(self.now)).execute(tx.conn)?;
             if told > 0 {
-                let job = (id(&silent.id)?, silent.name.as_str(), silent.group_name.as_deref());
-                let (for_ms, since) = (self.now.since_ms(Timestamp(silent.since)), Timestamp(silent.since));
+                let job = (silent.id, silent.name.as_str(), silent.group_name.as_deref());
+                let (for_ms, since) = (self.now.since_ms(silent.since), silent.since);
                 let reason = format!("no run has succeeded for {for_ms} ms, since {since}");
                 insert_all(tx.conn, &[NewEvent::new("silent", job, None, self.now, &reason)])?;
             }

@@ -1,11 +1,10 @@
 //! The attempts of runs that had more than one. A run that succeeds at once has no row here: its own row has the same facts.
 
-use super::columns::{damaged, id};
+use super::columns::Hex;
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::schema::{run, run_attempt, run_instance};
-use crate::domain::ids::NodeId;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -15,7 +14,8 @@ use uuid::Uuid;
 const KEPT: u32 = 100;
 
 /// An attempt as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = run_attempt)]
 pub struct AttemptRow {
     /// The number of the instance, from 0.
     pub instance: u32,
@@ -43,11 +43,11 @@ pub(super) fn record(conn: &mut Conn, no: i64, row: &AttemptRow) -> Result<(), S
             run_attempt::run_no.eq(no),
             run_attempt::instance.eq(row.instance as i32),
             run_attempt::attempt.eq(row.attempt as i32),
-            run_attempt::peer.eq(row.peer.map(|peer| peer.simple().to_string())),
-            run_attempt::state.eq(row.state.name()),
+            run_attempt::peer.eq(row.peer.map(Hex::of)),
+            run_attempt::state.eq(row.state),
             run_attempt::reason.eq(row.reason.as_deref()),
-            run_attempt::start_time.eq(row.start_time.map(|at| at.0)),
-            run_attempt::finish_time.eq(row.finish_time.map(|at| at.0)),
+            run_attempt::start_time.eq(row.start_time),
+            run_attempt::finish_time.eq(row.finish_time),
         ))
         .with_conflict_rule(rule)
         .execute(conn)?;
@@ -65,16 +65,16 @@ pub(super) fn record_end(conn: &mut Conn, no: i64, row: AttemptRow) -> Result<()
     if instances > 0 {
         return Ok(());
     }
-    let (peer, begun): (Option<String>, Option<i64>) = run::table.find(no).select((run::worker_id, run::start_time)).get_result(conn)?;
-    let peer = peer.as_deref().map(id::<NodeId>).transpose()?.map(|peer| peer.0);
-    let begun = begun.map(Timestamp).filter(|_| row.attempt == 1);
+    let (peer, begun): (Option<Uuid>, Option<Timestamp>) =
+        run::table.find(no).select((run::worker_id, run::start_time)).get_result(conn)?;
+    let begun = begun.filter(|_| row.attempt == 1);
     record(conn, no, &AttemptRow { peer: row.peer.or(peer), start_time: row.start_time.or(begun), ..row })
 }
 
 /// The instances of a run are about to be replaced by those of the next attempt.
 pub(super) fn keep_instances(conn: &mut Conn, no: i64) -> Result<(), StoreError> {
     let of_run = run_instance::table.filter(run_instance::run_no.eq(no)).order(run_instance::instance);
-    let rows: Vec<Row> = of_run
+    let rows: Vec<AttemptRow> = of_run
         .select((
             run_instance::instance,
             run_instance::attempt,
@@ -85,7 +85,7 @@ pub(super) fn keep_instances(conn: &mut Conn, no: i64) -> Result<(), StoreError>
             run_instance::finish_time,
         ))
         .load(conn)?;
-    rows.into_iter().try_for_each(|row| record(conn, no, &read(row)?))
+    rows.iter().try_for_each(|row| record(conn, no, row))
 }
 
 pub(super) fn forget(conn: &mut Conn, no: i64) -> Result<usize, StoreError> {
@@ -103,41 +103,18 @@ pub struct ListAttempts {
     pub limit: usize,
 }
 
-type Row = (i32, i32, Option<String>, String, Option<String>, Option<i64>, Option<i64>);
-
-fn read((instance, attempt, peer, state, reason, start_time, finish_time): Row) -> Result<AttemptRow, StoreError> {
-    Ok(AttemptRow {
-        instance: instance as u32,
-        attempt: attempt as u32,
-        peer: peer.as_deref().map(id::<NodeId>).transpose()?.map(|peer| peer.0),
-        state: RunState::named(&state).ok_or_else(|| damaged("state of an attempt", &state))?,
-        reason,
-        start_time: start_time.map(Timestamp),
-        finish_time: finish_time.map(Timestamp),
-    })
-}
-
 impl ReadOp for ListAttempts {
     type Output = Vec<AttemptRow>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let (instance, attempt) = (self.from.0 as i32, self.from.1 as i32);
         let is_later = run_attempt::instance.gt(instance).or(run_attempt::instance.eq(instance).and(run_attempt::attempt.ge(attempt)));
-        let rows: Vec<Row> = run_attempt::table
+        Ok(run_attempt::table
             .filter(run_attempt::run_no.eq(self.no))
             .filter(is_later)
             .order((run_attempt::instance, run_attempt::attempt))
             .limit(self.limit as i64)
-            .select((
-                run_attempt::instance,
-                run_attempt::attempt,
-                run_attempt::peer,
-                run_attempt::state,
-                run_attempt::reason,
-                run_attempt::start_time,
-                run_attempt::finish_time,
-            ))
-            .load(from.conn)?;
-        rows.into_iter().map(read).collect()
+            .select(AttemptRow::as_select())
+            .load(from.conn)?)
     }
 }

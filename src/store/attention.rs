@@ -1,6 +1,5 @@
 //! What an operator should look at.
 
-use super::columns::id;
 use super::deliveries::Detail;
 use super::dialect;
 use super::error::StoreError;
@@ -47,7 +46,7 @@ impl ReadOp for FailedJobs {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (String, String, String, Option<String>, Option<i64>);
+        type Row = (JobId, String, Identity, Option<String>, Option<Timestamp>);
         let failed = in_state(from.conn, RunState::Failed);
         let newest = format!(
             "run.no IN (SELECT max(f.no) FROM (SELECT no, job_id, finish_time FROM run WHERE {failed} ORDER BY no DESC LIMIT {MOST_ROWS}) AS f \
@@ -62,11 +61,14 @@ impl ReadOp for FailedJobs {
             .limit(self.limit as i64)
             .select((run::job_id, run::job_name, run::identity, run::reason, run::finish_time))
             .load(from.conn)?;
-        let jobs = rows.into_iter().map(|(job_id, job_name, identity, reason, ended)| {
-            let at = Timestamp(ended.unwrap_or_default());
-            Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason, at })
+        let jobs = rows.into_iter().map(|(job_id, job_name, identity, reason, ended)| JobTrouble {
+            job_id,
+            job_name,
+            identity: Some(identity),
+            reason,
+            at: ended.unwrap_or_default(),
         });
-        jobs.collect()
+        Ok(jobs.collect())
     }
 }
 
@@ -81,7 +83,7 @@ impl ReadOp for SilentNow {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (String, String, Option<i64>, Option<i64>);
+        type Row = (JobId, String, Option<Timestamp>, Option<Timestamp>);
         let rows: Vec<Row> = job::table
             .inner_join(plan::table.on(plan::job_id.eq(job::id)))
             // Exactly as in the index.
@@ -95,11 +97,10 @@ impl ReadOp for SilentNow {
             .select((job::id, job::name, plan::told_silent, plan::ended_well))
             .load(from.conn)?;
         let rows = rows.into_iter().map(|(job_id, job_name, told, ended_well)| {
-            let reason =
-                ended_well.map_or("no run has succeeded yet".to_owned(), |at| format!("no run has succeeded since {}", Timestamp(at)));
-            Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: None, reason: Some(reason), at: Timestamp(told.unwrap_or_default()) })
+            let reason = ended_well.map_or("no run has succeeded yet".to_owned(), |at| format!("no run has succeeded since {at}"));
+            JobTrouble { job_id, job_name, identity: None, reason: Some(reason), at: told.unwrap_or_default() }
         });
-        rows.collect()
+        Ok(rows.collect())
     }
 }
 
@@ -118,7 +119,7 @@ impl ReadOp for EventsOf {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (Option<String>, Option<String>, i64, String);
+        type Row = (JobId, Option<Identity>, Timestamp, String);
         let newest = format!(
             "id IN (SELECT max(e.id) FROM (SELECT id, job_id, at FROM alert_event WHERE event = '{}' ORDER BY id DESC LIMIT {MOST_ROWS}) AS e \
              WHERE e.at >= {} GROUP BY e.job_id) AND job_id IN (SELECT job.id FROM job WHERE NOT job.is_deleted)",
@@ -128,16 +129,14 @@ impl ReadOp for EventsOf {
             .filter(sql::<Bool>(&newest))
             .order(alert_event::id.desc())
             .limit(self.limit as i64)
-            .select((alert_event::job_id, alert_event::run_identity, alert_event::at, alert_event::detail))
+            .select((alert_event::job_id.assume_not_null(), alert_event::run_identity, alert_event::at, alert_event::detail))
             .load(from.conn)?;
         let jobs = rows.into_iter().map(|(job_id, identity, at, detail)| {
             // Unreadable details are empty.
             let Detail { job_name, reason, .. } = serde_json::from_str(&detail).unwrap_or_default();
-            let identity = identity.as_deref().map(id).transpose()?;
-            let job_id = id(&job_id.unwrap_or_default())?;
-            Ok(JobTrouble { job_id, job_name: job_name.unwrap_or_default(), identity, reason, at: Timestamp(at) })
+            JobTrouble { job_id, job_name: job_name.unwrap_or_default(), identity, reason, at }
         });
-        jobs.collect()
+        Ok(jobs.collect())
     }
 }
 
@@ -154,7 +153,7 @@ impl ReadOp for OverdueRuns {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (String, String, String, i64);
+        type Row = (JobId, String, Identity, Timestamp);
         // A queued run waits by intention, and so does one that is to begin later.
         let oldest = format!(
             "no IN (SELECT min(no) FROM run WHERE {} AND NOT queued AND {SHOULD_BEGIN} < {} GROUP BY job_id)",
@@ -167,10 +166,8 @@ impl ReadOp for OverdueRuns {
             .limit(self.limit as i64)
             .select((run::job_id, run::job_name, run::identity, sql::<BigInt>(SHOULD_BEGIN)))
             .load(from.conn)?;
-        let jobs = rows.into_iter().map(|(job_id, job_name, identity, at)| {
-            Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason: None, at: Timestamp(at) })
-        });
-        jobs.collect()
+        let trouble = |(job_id, job_name, identity, at)| JobTrouble { job_id, job_name, identity: Some(identity), reason: None, at };
+        Ok(rows.into_iter().map(trouble).collect())
     }
 }
 

@@ -4,6 +4,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::audit_event;
 use crate::domain::ids::IdPart;
+use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
 /// Rows that are deleted at once.
@@ -15,8 +16,8 @@ const ROWS: i64 = 200;
 pub struct AuditRow {
     /// 32 hexadecimal digits, in the order of time.
     pub id: String,
-    /// When it was made, in milliseconds.
-    pub at: i64,
+    /// When it was made.
+    pub at: Timestamp,
     /// The name of the token, or of its role.
     pub caller: Option<String>,
     /// The role.

@@ -1,6 +1,6 @@
 //! Blocks on their way to nodes: pushed, lost and retried, and loaded when a run restarts. Results are in [`super::results`].
 
-use super::columns::{Hex, block_key, block_keys, damaged, id, print_bytes, prints_in, seq_of, shared_prints};
+use super::columns::{block_key, block_keys, print_bytes, prints_in, seq_of, shared_prints, stored};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::hot::many;
@@ -44,23 +44,17 @@ impl BlockState {
     }
 
     /// The stored number, from the seeds.
-    pub(super) const fn number(self) -> i16 {
+    pub(super) const fn number(self) -> &'static i16 {
         match self {
-            Self::Ready => 1,
-            Self::Success => 4,
-            Self::Failed => 8,
-            Self::Retry => 16,
+            Self::Ready => &1,
+            Self::Success => &4,
+            Self::Failed => &8,
+            Self::Retry => &16,
         }
     }
 
-    pub(super) fn of(number: i16) -> Result<Self, StoreError> {
-        match number {
-            1 => Ok(Self::Ready),
-            4 => Ok(Self::Success),
-            8 => Ok(Self::Failed),
-            16 => Ok(Self::Retry),
-            _ => Err(damaged("state of a block", &number.to_string())),
-        }
+    pub(super) fn of(number: i16) -> Option<Self> {
+        [Self::Ready, Self::Success, Self::Failed, Self::Retry].into_iter().find(|state| *state.number() == number)
     }
 }
 
@@ -131,14 +125,13 @@ impl WriteOp for MarkRetry {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
-        let node = self.node.map(|node| Hex::of(node.0));
         let changed = diesel::update(block::table.find(block_key(self.no, self.seq)))
-            .filter(block::state.eq(BlockState::Ready.number()).or(block::state.eq(BlockState::Retry.number())))
+            .filter(block::state.eq(BlockState::Ready).or(block::state.eq(BlockState::Retry)))
             .set((
-                block::state.eq(BlockState::Retry.number()),
+                block::state.eq(BlockState::Retry),
                 block::attempt.eq(self.attempt as i32),
-                block::node_id.eq(node.as_ref().map(Hex::text)),
-                block::exception.eq(self.exception.as_deref()),
+                block::node_id.eq(self.node),
+                block::exception.eq(&self.exception),
             ))
             .execute(tx.conn)?;
         if changed == 1 { Ok(()) } else { Err(why_unchanged(tx.conn, self.no, self.seq)) }
@@ -147,7 +140,7 @@ impl WriteOp for MarkRetry {
 
 /// Why no block without results was found.
 pub(super) fn why_unchanged(conn: &mut Conn, no: i64, seq: Seq) -> StoreError {
-    match block::table.find(block_key(no, seq)).select(block::state).get_result::<i16>(conn) {
+    match block::table.find(block_key(no, seq)).select(block::state).get_result::<BlockState>(conn) {
         Ok(_) => StoreError::Conflict("state".into()),
         Err(e) => e.into(),
     }
@@ -203,11 +196,11 @@ impl ReadOp for ReadPayloads {
             let row = block_payload::table
                 .find(block_key(self.no, seq))
                 .select((block_payload::raw_length, block_payload::prints, block_payload::payload))
-                .get_result::<(i64, Vec<u8>, Vec<u8>)>(from.conn)
+                .get_result::<(u32, Vec<u8>, Vec<u8>)>(from.conn)
                 .optional()?;
             payloads.extend(row.map(|(raw_length, prints, payload)| Payload {
                 seq,
-                raw_length: raw_length as u32,
+                raw_length,
                 payload: payload.into(),
                 prints: shared_prints(&prints),
             }));
@@ -248,7 +241,7 @@ impl ReadOp for CountBlocks {
     type Output = StoredCounts;
 
     fn read(&self, from: &mut Source<'_>) -> Result<StoredCounts, StoreError> {
-        type Row = (i16, bool, i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+        type Row = (BlockState, bool, u64, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
         let (first, last) = block_keys(self.no);
         let rows: Vec<Row> = block::table
             .filter(block::key.between(first, last))
@@ -266,20 +259,20 @@ impl ReadOp for CountBlocks {
             .load(from.conn)?;
         let mut counts = StoredCounts::default();
         for (state, acked, blocks, requests, success, error, attempts, bytes) in rows {
-            let of_state = match BlockState::of(state)? {
+            let of_state = match state {
                 BlockState::Ready | BlockState::Retry => Some(&mut counts.ready),
                 BlockState::Success | BlockState::Failed if acked => None,
                 BlockState::Success | BlockState::Failed => Some(&mut counts.answered),
             };
             if let Some(of_state) = of_state {
-                *of_state += blocks as u64;
+                *of_state += blocks;
             }
-            counts.blocks += blocks as u64;
-            counts.requests += requests.unwrap_or(0) as u64;
-            counts.success += success.unwrap_or(0) as u64;
-            counts.error += error.unwrap_or(0) as u64;
-            counts.attempts += attempts.unwrap_or(0) as u64;
-            counts.bytes += bytes.unwrap_or(0) as u64;
+            counts.blocks += blocks;
+            counts.requests += requests.unwrap_or(0);
+            counts.success += success.unwrap_or(0);
+            counts.error += error.unwrap_or(0);
+            counts.attempts += attempts.unwrap_or(0);
+            counts.bytes += bytes.unwrap_or(0);
         }
         Ok(counts)
     }
@@ -348,12 +341,11 @@ impl ReadOp for ListBlocks {
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<StoredBlockRow>, StoreError> {
         let (_, last) = block_keys(self.no);
         let first = block_key(self.no, self.from.unwrap_or(0));
-        let mut query = block::table.select(BlockRow::as_select()).filter(block::key.between(first, last)).into_boxed();
+        let mut query = block::table.select(StoredBlockRow::as_select()).filter(block::key.between(first, last)).into_boxed();
         if let Some(state) = self.state {
-            query = query.filter(block::state.eq(state.number()));
+            query = query.filter(block::state.eq(state));
         }
-        let rows = query.order(block::key).limit(self.limit as i64).load(from.conn)?;
-        rows.into_iter().map(TryInto::try_into).collect()
+        Ok(query.order(block::key).limit(self.limit as i64).load(from.conn)?)
     }
 }
 
@@ -370,13 +362,13 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
         diesel::insert_into(block::table)
             .values((
                 block::key.eq(key),
-                block::state.eq(BlockState::Ready.number()),
+                block::state.eq(BlockState::Ready),
                 block::attempt.eq(0),
                 block::requests.eq(new.requests as i32),
                 block::success.eq(0),
                 block::error.eq(0),
                 block::acked.eq(false),
-                block::creation_time.eq(now.0),
+                block::creation_time.eq(now),
                 block::site.eq(new.site.as_deref()),
                 block::priority.eq(i16::from(new.priority)),
             ))
@@ -394,7 +386,7 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
 }
 
 fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError> {
-    type Row = (i64, i16, bool, i32, i32, i32, i32, Option<String>, i16, i64);
+    type Row = (i64, BlockState, bool, u32, u32, u32, u32, Option<String>, i16, u64);
     let (first, last) = block_keys(no);
     let rows = block::table
         .filter(block::key.between(first, last))
@@ -413,8 +405,8 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
         ))
         .load_iter::<Row, DefaultLoadingMode>(conn)?;
     rows.map(|row| {
-        let (key, state, acked, attempt, requests, success, error, site, priority, bytes) = row?;
-        let phase = match BlockState::of(state)? {
+        let (key, state, acked, attempts, requests, success, error, site, priority, bytes) = row?;
+        let phase = match state {
             BlockState::Ready => Phase::Ready,
             BlockState::Retry => Phase::Retry,
             BlockState::Success | BlockState::Failed if acked => Phase::Done,
@@ -425,11 +417,11 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
             site: site.map(Into::into),
             priority: priority as i8,
             phase,
-            attempts: attempt as u32,
-            requests: requests as u32,
-            success: success as u32,
-            error: error as u32,
-            bytes: bytes as u64,
+            attempts,
+            requests,
+            success,
+            error,
+            bytes,
         })
     })
     .collect()
@@ -453,38 +445,21 @@ fn load_seen(conn: &mut Conn, no: i64) -> Result<SeenSet, StoreError> {
     Ok(seen)
 }
 
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = block)]
-struct BlockRow {
-    key: i64,
-    state: i16,
-    attempt: i32,
-    requests: i32,
-    success: i32,
-    error: i32,
-    acked: bool,
-    creation_time: i64,
-    finish_time: Option<i64>,
-    node_id: Option<String>,
-    exception: Option<String>,
-}
-
-impl TryFrom<BlockRow> for StoredBlockRow {
-    type Error = StoreError;
-
-    fn try_from(row: BlockRow) -> Result<Self, StoreError> {
-        Ok(Self {
-            seq: seq_of(row.key),
-            state: BlockState::of(row.state)?,
-            attempt: row.attempt as u32,
-            requests: row.requests as u32,
-            success: row.success as u32,
-            error: row.error as u32,
-            acked: row.acked,
-            node: row.node_id.as_deref().map(id).transpose()?,
-            exception: row.exception,
-            creation_time: Timestamp(row.creation_time),
-            finish_time: row.finish_time.map(Timestamp),
-        })
+stored! {
+    StoredBlockRow from block {
+        state: BlockState,
+        attempt: u32,
+        requests: u32,
+        success: u32,
+        error: u32,
+        acked: bool,
+        exception: Option<String>,
+        creation_time: Timestamp,
+        finish_time: Option<Timestamp>,
+    } {
+        key: i64,
+        node_id: Option<NodeId>,
     }
+    seq: seq_of(key),
+    node: node_id,
 }

@@ -1,6 +1,5 @@
 //! Channels: targets of alert messages.
 
-use super::columns::{damaged, from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -11,7 +10,8 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
 /// A channel as it is stored.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Queryable, Selectable, Insertable, AsChangeset)]
+#[diesel(table_name = alert_channel, treat_none_as_null = true)]
 pub struct Channel {
     /// Its id.
     pub id: ChannelId,
@@ -53,10 +53,8 @@ impl WriteOp for InsertChannel {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = self.0.id.to_string();
-        check_name(tx.conn, &self.0.name, &key)?;
-        let row = ChannelRow::of(&self.0)?;
-        diesel::insert_into(alert_channel::table).values(row).execute(tx.conn)?;
+        check_name(tx.conn, &self.0)?;
+        diesel::insert_into(alert_channel::table).values(&self.0).execute(tx.conn)?;
         Ok(())
     }
 }
@@ -69,15 +67,13 @@ impl WriteOp for UpdateChannel {
     type Output = Channel;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Channel, StoreError> {
-        let key = self.0.id.to_string();
-        let version: i64 = alert_channel::table.find(&key).select(alert_channel::version).get_result(tx.conn)?;
+        let version: i64 = alert_channel::table.find(self.0.id).select(alert_channel::version).get_result(tx.conn)?;
         if version != self.0.version {
             return Err(StoreError::Conflict("version".into()));
         }
-        check_name(tx.conn, &self.0.name, &key)?;
+        check_name(tx.conn, &self.0)?;
         let channel = Channel { version: version + 1, ..self.0.clone() };
-        let row = ChannelRow::of(&channel)?;
-        diesel::update(alert_channel::table.find(&key)).set(row).execute(tx.conn)?;
+        diesel::update(alert_channel::table.find(channel.id)).set(&channel).execute(tx.conn)?;
         Ok(channel)
     }
 }
@@ -90,12 +86,11 @@ impl WriteOp for DeleteChannel {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = self.0.to_string();
-        if diesel::delete(alert_channel::table.find(&key)).execute(tx.conn)? == 0 {
+        if diesel::delete(alert_channel::table.find(self.0)).execute(tx.conn)? == 0 {
             return Err(StoreError::NotFound);
         }
         let open = alert_delivery::state.eq_any(["waiting", "sending"]);
-        diesel::update(alert_delivery::table.filter(alert_delivery::channel_id.eq(&key)).filter(open))
+        diesel::update(alert_delivery::table.filter(alert_delivery::channel_id.eq(self.0)).filter(open))
             .set((alert_delivery::state.eq("failed"), alert_delivery::last_error.eq("the channel was deleted")))
             .execute(tx.conn)?;
         Ok(())
@@ -110,8 +105,7 @@ impl ReadOp for GetChannel {
     type Output = Option<Channel>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let row = alert_channel::table.find(self.0.to_string()).select(ChannelRow::as_select()).get_result(from.conn).optional()?;
-        row.map(Channel::try_from).transpose()
+        Ok(alert_channel::table.find(self.0).select(Channel::as_select()).get_result(from.conn).optional()?)
     }
 }
 
@@ -128,69 +122,11 @@ impl ReadOp for ListChannels {
 }
 
 pub(super) fn load_channels(conn: &mut Conn) -> Result<Vec<Channel>, StoreError> {
-    let rows: Vec<ChannelRow> = alert_channel::table.order(alert_channel::name).select(ChannelRow::as_select()).load(conn)?;
-    rows.into_iter().map(Channel::try_from).collect()
+    Ok(alert_channel::table.order(alert_channel::name).select(Channel::as_select()).load(conn)?)
 }
 
-fn check_name(conn: &mut Conn, name: &str, key: &str) -> Result<(), StoreError> {
-    let others = alert_channel::table.filter(alert_channel::name.eq(name)).filter(alert_channel::id.ne(key));
-    let taken = others.select(alert_channel::id).get_result::<String>(conn).optional()?.is_some();
+fn check_name(conn: &mut Conn, channel: &Channel) -> Result<(), StoreError> {
+    let others = alert_channel::table.filter(alert_channel::name.eq(&channel.name)).filter(alert_channel::id.ne(channel.id));
+    let taken = others.select(alert_channel::id).get_result::<ChannelId>(conn).optional()?.is_some();
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
-}
-
-#[derive(Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = alert_channel, treat_none_as_null = true)]
-struct ChannelRow {
-    id: String,
-    name: String,
-    kind: String,
-    target: String,
-    secret: Option<String>,
-    filter: String,
-    is_enabled: bool,
-    version: i64,
-    create_by: Option<String>,
-    update_by: Option<String>,
-    creation_time: i64,
-    update_time: i64,
-}
-
-impl ChannelRow {
-    fn of(channel: &Channel) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: channel.id.to_string(),
-            name: channel.name.clone(),
-            kind: channel.kind.name().to_owned(),
-            target: channel.target.clone(),
-            secret: channel.secret.clone(),
-            filter: json(&channel.filter)?,
-            is_enabled: channel.is_enabled,
-            version: channel.version,
-            create_by: channel.create_by.clone(),
-            update_by: channel.update_by.clone(),
-            creation_time: channel.creation_time.0,
-            update_time: channel.update_time.0,
-        })
-    }
-}
-
-impl TryFrom<ChannelRow> for Channel {
-    type Error = StoreError;
-
-    fn try_from(row: ChannelRow) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: id(&row.id)?,
-            name: row.name,
-            kind: row.kind.parse().map_err(|_| damaged("kind of channel", &row.kind))?,
-            target: row.target,
-            secret: row.secret,
-            filter: from_json(&row.filter)?,
-            is_enabled: row.is_enabled,
-            version: row.version,
-            create_by: row.create_by,
-            update_by: row.update_by,
-            creation_time: Timestamp(row.creation_time),
-            update_time: Timestamp(row.update_time),
-        })
-    }
 }

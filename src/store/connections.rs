@@ -1,6 +1,5 @@
 //! The connections of nodes, now and in the past.
 
-use super::columns::Hex;
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -12,28 +11,28 @@ use diesel::prelude::*;
 /// Connections of a node that are kept.
 const KEPT: i64 = 100;
 
-fn close(conn: &mut Conn, key: Option<&str>, reason: &str, now: Timestamp) -> Result<(), StoreError> {
+fn close(conn: &mut Conn, node: Option<NodeId>, reason: &str, now: Timestamp) -> Result<(), StoreError> {
     let open = node_connection::table.filter(node_connection::disconnect_time.is_null());
-    let end = (node_connection::disconnect_time.eq(now.0), node_connection::reason.eq(reason));
-    match key {
-        Some(key) => diesel::update(open.filter(node_connection::node_id.eq(key))).set(end).execute(conn)?,
+    let end = (node_connection::disconnect_time.eq(now), node_connection::reason.eq(reason));
+    match node {
+        Some(node) => diesel::update(open.filter(node_connection::node_id.eq(node))).set(end).execute(conn)?,
         None => diesel::update(open).set(end).execute(conn)?,
     };
     Ok(())
 }
 
 /// A node connects. An open connection of it ends now: the node came again before it was missed.
-pub(super) fn open(conn: &mut Conn, key: &str, ip_address: &str, now: Timestamp) -> Result<(), StoreError> {
-    close(conn, Some(key), "the node connected again", now)?;
+pub(super) fn open(conn: &mut Conn, node: NodeId, ip_address: &str, now: Timestamp) -> Result<(), StoreError> {
+    close(conn, Some(node), "the node connected again", now)?;
     let columns = (
-        node_connection::node_id.eq(key),
-        node_connection::connect_time.eq(now.0),
+        node_connection::node_id.eq(node),
+        node_connection::connect_time.eq(now),
         node_connection::ip_address.eq(ip_address),
         node_connection::disconnect_time.eq(None::<i64>),
     );
     let rule = "(node_id, connect_time) DO UPDATE SET disconnect_time = NULL, reason = NULL";
     diesel::insert_into(node_connection::table).values(columns).with_conflict_rule(rule).execute(conn)?;
-    let of_node = node_connection::table.filter(node_connection::node_id.eq(key));
+    let of_node = node_connection::table.filter(node_connection::node_id.eq(node));
     let newest = of_node.order(node_connection::connect_time.desc());
     let oldest: Option<i64> = newest.offset(KEPT).select(node_connection::connect_time).first(conn).optional()?;
     if let Some(oldest) = oldest {
@@ -47,8 +46,8 @@ pub(super) fn close_all(conn: &mut Conn, now: Timestamp) -> Result<(), StoreErro
     close(conn, None, "the broker ended", now)
 }
 
-pub(super) fn forget(conn: &mut Conn, key: &str) -> Result<(), StoreError> {
-    diesel::delete(node_connection::table.filter(node_connection::node_id.eq(key))).execute(conn)?;
+pub(super) fn forget(conn: &mut Conn, node: NodeId) -> Result<(), StoreError> {
+    diesel::delete(node_connection::table.filter(node_connection::node_id.eq(node))).execute(conn)?;
     Ok(())
 }
 
@@ -69,9 +68,8 @@ impl WriteOp for NodeDisconnected {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = Hex::of(self.node.0);
-        diesel::update(node::table.find(key.text())).set(node::last_online_time.eq(self.last_seen.0)).execute(tx.conn)?;
-        close(tx.conn, Some(key.text()), &self.reason, self.now)
+        diesel::update(node::table.find(self.node)).set(node::last_online_time.eq(self.last_seen)).execute(tx.conn)?;
+        close(tx.conn, Some(self.node), &self.reason, self.now)
     }
 }
 
@@ -85,7 +83,8 @@ pub struct ListConnections {
 }
 
 /// A connection of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = node_connection)]
 pub struct ConnectionRow {
     /// When it began.
     pub connect_time: Timestamp,
@@ -101,18 +100,11 @@ impl ReadOp for ListConnections {
     type Output = Vec<ConnectionRow>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows: Vec<(i64, Option<i64>, String, Option<String>)> = node_connection::table
-            .filter(node_connection::node_id.eq(Hex::of(self.node.0).text()))
+        Ok(node_connection::table
+            .filter(node_connection::node_id.eq(self.node))
             .order(node_connection::connect_time.desc())
             .limit(self.limit as i64)
-            .select((node_connection::connect_time, node_connection::disconnect_time, node_connection::ip_address, node_connection::reason))
-            .load(from.conn)?;
-        let row = |(connect, disconnect, ip_address, reason): (i64, Option<i64>, String, Option<String>)| ConnectionRow {
-            connect_time: Timestamp(connect),
-            disconnect_time: disconnect.map(Timestamp),
-            ip_address,
-            reason,
-        };
-        Ok(rows.into_iter().map(row).collect())
+            .select(ConnectionRow::as_select())
+            .load(from.conn)?)
     }
 }

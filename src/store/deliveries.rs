@@ -1,7 +1,6 @@
 //! Delivery of events to channels.
 
 use super::channels::{Channel, load_channels};
-use super::columns::id;
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -84,7 +83,7 @@ impl ReadOp for LookForAlerts {
     fn read(&self, from: &mut Source<'_>) -> Result<AlertsDue, StoreError> {
         let open = sql::<Bool>(dialect::by_database(from.conn, "is_done = 0", "is_done = FALSE"));
         let event: Option<i64> = alert_event::table.filter(open).select(alert_event::id).limit(1).get_result(from.conn).optional()?;
-        let due = open_deliveries().filter(alert_delivery::state.eq("waiting")).filter(alert_delivery::next_at.le(self.now.0));
+        let due = open_deliveries().filter(alert_delivery::state.eq("waiting")).filter(alert_delivery::next_at.le(self.now));
         let message: Option<i64> = due.select(alert_delivery::event_id).limit(1).get_result(from.conn).optional()?;
         Ok(AlertsDue { events: event.is_some(), messages: message.is_some() })
     }
@@ -129,9 +128,10 @@ impl WriteOp for ExpandEvents {
         for row in &rows {
             let detail = row.detail();
             for channel in channels.iter().filter(|channel| channel.is_enabled) {
-                let (job, name) = (row.job_id.as_deref().unwrap_or_default(), detail.job_name.as_deref().unwrap_or_default());
-                if channel.filter.passes(&row.event, job, name, detail.group.as_deref()) {
-                    self.deliver(tx.conn, row, &channel.id.to_string())?;
+                let (job, name) =
+                    (row.job_id.map(|job| job.to_string()).unwrap_or_default(), detail.job_name.as_deref().unwrap_or_default());
+                if channel.filter.passes(&row.event, &job, name, detail.group.as_deref()) {
+                    self.deliver(tx.conn, row, channel.id)?;
                 }
             }
             diesel::update(alert_event::table.find(row.id)).set(alert_event::is_done.eq(true)).execute(tx.conn)?;
@@ -141,12 +141,12 @@ impl WriteOp for ExpandEvents {
 }
 
 impl ExpandEvents {
-    fn deliver(&self, conn: &mut Conn, row: &EventRow, channel: &str) -> Result<(), StoreError> {
+    fn deliver(&self, conn: &mut Conn, row: &EventRow, channel: ChannelId) -> Result<(), StoreError> {
         let alike = |event: &str| {
             alert_delivery::table
-                .filter(alert_delivery::channel_id.eq(channel.to_owned()))
+                .filter(alert_delivery::channel_id.eq(channel))
                 .filter(alert_delivery::event.eq(event.to_owned()))
-                .filter(sql::<Bool>("job_id IS NOT DISTINCT FROM ").bind::<Nullable<Text>, _>(row.job_id.clone()))
+                .filter(sql::<Bool>("job_id IS NOT DISTINCT FROM ").bind::<Nullable<Text>, _>(row.job_id))
                 .filter(alert_delivery::merged_into.is_null())
         };
         if row.event == "recovered" {
@@ -155,15 +155,15 @@ impl ExpandEvents {
             let ids: Vec<i64> = gathered.select(alert_delivery::event_id).load(conn)?;
             let gathered =
                 alert_delivery::table.filter(alert_delivery::channel_id.eq(channel)).filter(alert_delivery::event_id.eq_any(ids));
-            diesel::update(gathered).set(alert_delivery::next_at.eq(self.now.0)).execute(conn)?;
+            diesel::update(gathered).set(alert_delivery::next_at.eq(self.now)).execute(conn)?;
         }
         let last = alike(&row.event)
             .order(alert_delivery::event_id.desc())
             .limit(1)
             .select((alert_delivery::event_id, alert_delivery::state, alert_delivery::next_at))
-            .get_result::<(i64, String, i64)>(conn)
+            .get_result::<(i64, String, Timestamp)>(conn)
             .optional()?;
-        let known = last.as_ref().map(|(_, state, due)| Last { waits: state == "waiting", due: Timestamp(*due) });
+        let known = last.as_ref().map(|(_, state, due)| Last { waits: state == "waiting", due: *due });
         let (state, next_at, into) = match (turn(known, self.now, self.gather_ms), last) {
             (Turn::Joins, Some((event, ..))) => {
                 diesel::update(alert_delivery::table.find((event, channel)))
@@ -179,13 +179,13 @@ impl ExpandEvents {
                 alert_delivery::event_id.eq(row.id),
                 alert_delivery::channel_id.eq(channel),
                 alert_delivery::event.eq(&row.event),
-                alert_delivery::job_id.eq(row.job_id.as_deref()),
+                alert_delivery::job_id.eq(row.job_id),
                 alert_delivery::state.eq(state),
                 alert_delivery::attempts.eq(0),
-                alert_delivery::next_at.eq(next_at.0),
+                alert_delivery::next_at.eq(next_at),
                 alert_delivery::events.eq(1),
                 alert_delivery::merged_into.eq(into),
-                alert_delivery::creation_time.eq(self.now.0),
+                alert_delivery::creation_time.eq(self.now),
             ))
             .with_conflict_rule("DO NOTHING")
             .execute(conn)?;
@@ -211,28 +211,24 @@ impl WriteOp for ClaimAlerts {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
         // New messages before retries, so that an unreachable target does not delay the others.
-        let due: Vec<(i64, String, i32, i64)> = open_deliveries()
+        let due: Vec<(i64, ChannelId, i32, i64)> = open_deliveries()
             .filter(alert_delivery::state.eq("waiting"))
-            .filter(alert_delivery::next_at.le(self.now.0))
+            .filter(alert_delivery::next_at.le(self.now))
             .order((alert_delivery::attempts, alert_delivery::next_at, alert_delivery::event_id))
             .limit(LOOKED_AT)
             .select((alert_delivery::event_id, alert_delivery::channel_id, alert_delivery::attempts, alert_delivery::events))
             .load(tx.conn)?;
-        let channels: HashMap<String, Channel> = load_channels(tx.conn)?.into_iter().map(|c| (c.id.to_string(), c)).collect();
+        let channels: HashMap<ChannelId, Channel> = load_channels(tx.conn)?.into_iter().map(|channel| (channel.id, channel)).collect();
         let (mut busy, mut claimed) = (self.busy.clone(), Vec::new());
         for (event, key, attempts, events) in due {
             if claimed.len() == self.limit {
                 break;
             }
-            let place = alert_delivery::table.find((event, &key));
+            let place = alert_delivery::table.find((event, key));
             let Some(channel) = channels.get(&key).filter(|channel| channel.is_enabled) else {
                 let why = "the channel was disabled or deleted";
                 diesel::update(place)
-                    .set((
-                        alert_delivery::state.eq("failed"),
-                        alert_delivery::last_error.eq(why),
-                        alert_delivery::finish_time.eq(self.now.0),
-                    ))
+                    .set((alert_delivery::state.eq("failed"), alert_delivery::last_error.eq(why), alert_delivery::finish_time.eq(self.now)))
                     .execute(tx.conn)?;
                 continue;
             };
@@ -243,7 +239,7 @@ impl WriteOp for ClaimAlerts {
             *busy += 1;
             diesel::update(place).set((alert_delivery::state.eq("sending"), alert_delivery::attempts.eq(attempts + 1))).execute(tx.conn)?;
             let row: EventRow = alert_event::table.find(event).select(EventRow::as_select()).get_result(tx.conn)?;
-            claimed.push(Claimed { event: row.into_event()?, channel: channel.clone(), events, attempt: attempts as u32 + 1 });
+            claimed.push(Claimed { event: row.into_event(), channel: channel.clone(), events, attempt: attempts as u32 + 1 });
         }
         Ok(claimed)
     }
@@ -268,9 +264,8 @@ impl WriteOp for SettleAlert {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = self.channel.to_string();
         // Keep other states: the channel may have been deleted meanwhile.
-        let place = alert_delivery::table.find((self.event, &key)).filter(alert_delivery::state.eq("sending"));
+        let place = alert_delivery::table.find((self.event, self.channel)).filter(alert_delivery::state.eq("sending"));
         let again = self.error.as_ref().and_then(|_| pause_after(self.attempt));
         let state = match (&self.error, again) {
             (None, _) => "done",
@@ -281,8 +276,8 @@ impl WriteOp for SettleAlert {
             .set((
                 alert_delivery::state.eq(state),
                 alert_delivery::last_error.eq(self.error.as_deref()),
-                alert_delivery::next_at.eq(self.now.plus_ms(again.unwrap_or(0)).0),
-                alert_delivery::finish_time.eq(again.is_none().then_some(self.now.0)),
+                alert_delivery::next_at.eq(self.now.plus_ms(again.unwrap_or(0))),
+                alert_delivery::finish_time.eq(again.is_none().then_some(self.now)),
             ))
             .execute(tx.conn)?;
         Ok(())
@@ -321,7 +316,7 @@ impl WriteOp for InsertTest {
         let event: i64 = diesel::insert_into(alert_event::table)
             .values((
                 alert_event::event.eq("test"),
-                alert_event::at.eq(self.now.0),
+                alert_event::at.eq(self.now),
                 alert_event::detail.eq(&self.detail),
                 alert_event::is_done.eq(true),
             ))
@@ -329,11 +324,11 @@ impl WriteOp for InsertTest {
             .get_result(tx.conn)?;
         diesel::insert_into(alert_delivery::table)
             .values((
-                (alert_delivery::event_id.eq(event), alert_delivery::channel_id.eq(self.channel.to_string())),
+                (alert_delivery::event_id.eq(event), alert_delivery::channel_id.eq(self.channel)),
                 (alert_delivery::event.eq("test"), alert_delivery::state.eq("sending")),
                 // A single attempt, even if it fails.
-                (alert_delivery::attempts.eq(crate::domain::alert::MOST_ATTEMPTS as i32), alert_delivery::next_at.eq(self.now.0)),
-                (alert_delivery::events.eq(1), alert_delivery::creation_time.eq(self.now.0)),
+                (alert_delivery::attempts.eq(crate::domain::alert::MOST_ATTEMPTS as i32), alert_delivery::next_at.eq(self.now)),
+                (alert_delivery::events.eq(1), alert_delivery::creation_time.eq(self.now)),
             ))
             .execute(tx.conn)?;
         Ok(event)
@@ -350,9 +345,9 @@ pub struct StoredDelivery {
     /// waiting, sending, done, failed, merged.
     pub state: String,
     /// Attempts so far.
-    pub attempts: i32,
+    pub attempts: u32,
     /// When it is or was due.
-    pub next_at: i64,
+    pub next_at: Timestamp,
     /// Number of events that its message covers.
     pub events: i64,
     /// The event whose message includes this one.
@@ -360,7 +355,7 @@ pub struct StoredDelivery {
     /// The last error.
     pub last_error: Option<String>,
     /// When it was sent or given up.
-    pub finish_time: Option<i64>,
+    pub finish_time: Option<Timestamp>,
 }
 
 /// Events with their deliveries, the newest first.
@@ -385,12 +380,11 @@ impl ReadOp for ListEvents {
         for delivery in deliveries.load(from.conn)? {
             by_event.entry(delivery.event_id).or_default().push(delivery);
         }
-        rows.into_iter()
-            .map(|row| {
-                let deliveries = by_event.remove(&row.id).unwrap_or_default();
-                Ok((row.into_event()?, deliveries))
-            })
-            .collect()
+        let with_deliveries = |row: EventRow| {
+            let deliveries = by_event.remove(&row.id).unwrap_or_default();
+            (row.into_event(), deliveries)
+        };
+        Ok(rows.into_iter().map(with_deliveries).collect())
     }
 }
 
@@ -399,9 +393,9 @@ impl ReadOp for ListEvents {
 struct EventRow {
     id: i64,
     event: String,
-    job_id: Option<String>,
-    run_identity: Option<String>,
-    at: i64,
+    job_id: Option<JobId>,
+    run_identity: Option<Identity>,
+    at: Timestamp,
     detail: String,
 }
 
@@ -411,14 +405,8 @@ impl EventRow {
         serde_json::from_str(&self.detail).unwrap_or_default()
     }
 
-    fn into_event(self) -> Result<StoredEvent, StoreError> {
-        Ok(StoredEvent {
-            id: self.id,
-            detail: self.detail(),
-            job_id: self.job_id.as_deref().map(id).transpose()?,
-            identity: self.run_identity.as_deref().map(id).transpose()?,
-            at: Timestamp(self.at),
-            event: self.event,
-        })
+    fn into_event(self) -> StoredEvent {
+        let detail = self.detail();
+        StoredEvent { id: self.id, event: self.event, job_id: self.job_id, identity: self.run_identity, at: self.at, detail }
     }
 }

@@ -1,5 +1,7 @@
 //! Errors of writes and reads.
 
+use diesel::result::DeserializeFieldError;
+
 /// A caller must distinguish three outcomes of a write: done, certainly not done, and unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -68,6 +70,12 @@ impl From<diesel::result::Error> for StoreError {
             diesel::result::Error::DatabaseError(_, info) if info.message().contains("\"UTF8\": 0x00") => {
                 Self::NotStorable("a text contains the character U+0000, which the database cannot store".into())
             }
+            diesel::result::Error::DeserializationError(e) => Self::Failed(match e.downcast_ref::<DeserializeFieldError>() {
+                Some(DeserializeFieldError { field_name: Some(column), error, .. }) => {
+                    format!("the database contains an invalid value in column `{column}`: {error}")
+                }
+                _ => format!("the database contains an invalid value: {e}"),
+            }),
             other => Self::Failed(other.to_string()),
         }
     }

@@ -1,11 +1,12 @@
 //! The failed requests of a run: listed by block, and queued again.
 
 use super::blocks::{ListBlocks, NewBlock, StoredBlockRow, insert_blocks, weight};
-use super::columns::{block_key, block_keys, id, prints_in, seq_of, shared_prints};
+use super::columns::{block_key, block_keys, prints_in, seq_of, shared_prints};
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::hot::StartReturnedRow;
 use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::runs::SetStartReturned;
 use super::schema::{block, block_failure, block_payload};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{NodeId, Seq};
@@ -49,7 +50,7 @@ impl ReadOp for ListFailures {
     type Output = Vec<BlockFailures>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (i64, Vec<u8>, Option<String>, Option<i64>, Option<String>);
+        type Row = (i64, Vec<u8>, Option<NodeId>, Option<Timestamp>, Option<String>);
         let (_, last) = block_keys(self.no);
         let mut blocks = block_failure::table
             .inner_join(block::table.on(block::key.eq(block_failure::key)))
@@ -62,16 +63,14 @@ impl ReadOp for ListFailures {
             blocks = blocks.filter(block::site.eq_any(&self.sites));
         }
         let rows: Vec<Row> = blocks.load(from.conn)?;
-        let rows = rows.into_iter().map(|(key, entries, node, finish_time, site)| {
-            Ok(BlockFailures {
-                seq: seq_of(key),
-                entries: entries.into(),
-                node: node.as_deref().map(id).transpose()?,
-                finish_time: finish_time.map(Timestamp),
-                site: site.map(Into::into),
-            })
+        let rows = rows.into_iter().map(|(key, entries, node, finish_time, site)| BlockFailures {
+            seq: seq_of(key),
+            entries: entries.into(),
+            node,
+            finish_time,
+            site: site.map(Into::into),
         });
-        rows.collect()
+        Ok(rows.collect())
     }
 }
 
@@ -103,7 +102,7 @@ impl ReadOp for ReadFailures {
     type Output = Vec<FailedBlock>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>);
+        type Row = (Vec<u8>, u32, Vec<u8>, Vec<u8>);
         let mut blocks = Vec::with_capacity(self.seqs.len());
         for &seq in &self.seqs {
             let row: Option<Row> = block_failure::table
@@ -115,7 +114,7 @@ impl ReadOp for ReadFailures {
             blocks.extend(row.map(|(entries, raw_length, prints, payload)| FailedBlock {
                 seq,
                 entries: entries.into(),
-                raw_length: raw_length as u32,
+                raw_length,
                 payload: payload.into(),
                 prints: shared_prints(&prints),
             }));
@@ -158,7 +157,7 @@ impl WriteOp for RequeueFailed {
     }
 }
 
-/// Marks failures of a run that is over as queued again in a new run. Stored with the row of the new run, see [`super::NewRun`].
+/// Marks failures of a run that is over as queued again in a new run. Stored with the row of the new run, see [`super::InsertRun`].
 #[derive(Debug, Clone)]
 pub struct Marks {
     /// The run that is over.
@@ -210,7 +209,7 @@ impl WriteOp for PushFirst {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
         insert_blocks(tx.conn, self.no, &self.blocks, self.now)?;
-        StartReturnedRow { no: self.no, epoch: self.epoch }.execute(tx.conn)?;
+        StartReturnedRow(&SetStartReturned { no: self.no, epoch: self.epoch }).execute(tx.conn)?;
         Ok(())
     }
 }

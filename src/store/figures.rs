@@ -42,7 +42,7 @@ impl ReadOp for LatenessOf {
     type Output = Vec<i64>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let begun = run::table.filter(run::job_id.eq(self.job_id.to_string()));
+        let begun = run::table.filter(run::job_id.eq(self.job_id));
         let begun = begun.filter(run::planned_at.is_not_null()).filter(run::start_time.is_not_null());
         let late = (run::start_time - run::planned_at).assume_not_null();
         Ok(begun.order(run::no.desc()).limit(self.limit as i64).select(late).load(from.conn)?)

@@ -2,14 +2,12 @@
 //! scheduler: a time that is triggered twice makes one run.
 
 use super::alerts::{self, NewEvent};
-use super::columns::{Hex, damaged, id};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::hot::InsertFire;
-use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
-use super::runs::{self, NewRun};
+use super::runs;
 use super::schema::{fire, run, run_log};
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::run::{Run, RunState};
@@ -40,7 +38,7 @@ pub struct NewFire {
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// It made this run.
-    Fired(Box<NewRun>),
+    Fired(Box<Run>),
     /// It made no run.
     Skipped,
     /// It made no run because it was too late.
@@ -93,7 +91,7 @@ impl WriteOp for WriteFires {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<Run>, StoreError> {
         plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
         if let Some(after) = self.rewind {
-            let later = fire::table.filter(fire::job_id.eq(job_key(self.job_id).text().to_owned())).filter(fire::planned_at.gt(after.0));
+            let later = fire::table.filter(fire::job_id.eq(self.job_id)).filter(fire::planned_at.gt(after));
             diesel::delete(later.filter(fire::verdict.ne("fired"))).execute(tx.conn)?;
             super::jobs::set_back(tx.conn, self.job_id, after)?;
         }
@@ -108,7 +106,7 @@ impl WriteOp for WriteFires {
         }
         if made.iter().any(|run: &Run| run.queued) {
             // The ends of these runs decide which queued run follows.
-            runs::follow_open(tx.conn, job_key(self.job_id).text())?;
+            runs::follow_open(tx.conn, self.job_id)?;
         }
         alerts::insert_all(tx.conn, &self.events)?;
         Ok(made)
@@ -138,17 +136,16 @@ impl WriteOp for WithdrawFire {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let begun = || StoreError::Conflict("begun".to_owned());
-        let at = self.planned_at.0;
+        let at = self.planned_at;
         let own = run::table
-            .filter(run::identity.eq(self.identity.to_string()))
+            .filter(run::identity.eq(self.identity))
             .filter(run::planned_at.eq(at))
             .filter(run::not_before.eq(at))
             .filter(run::attempt.eq(1))
-            .filter(run::state.eq(RunState::Pending.name()));
+            .filter(run::state.eq(RunState::Pending));
         let no: i64 = own.select(run::no).get_result(tx.conn).optional()?.ok_or_else(begun)?;
-        let job = job_key(self.job_id);
-        let row = fire::table.find((job.text(), at)).filter(fire::run_identity.eq(self.identity.to_string()));
-        if !diesel::select(diesel::dsl::exists(row.clone())).get_result::<bool>(tx.conn)? {
+        let row = fire::table.find((self.job_id, at)).filter(fire::run_identity.eq(self.identity));
+        if !diesel::select(diesel::dsl::exists(row)).get_result::<bool>(tx.conn)? {
             return Err(begun());
         }
         plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
@@ -206,13 +203,13 @@ impl ReadOp for FireOf {
     type Output = Option<Option<Identity>>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let found = find(from.conn, self.job_id, self.planned_at)?;
-        found.map(|run| run.as_deref().map(id).transpose()).transpose()
+        find(from.conn, self.job_id, self.planned_at)
     }
 }
 
 /// A row of the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = fire)]
 pub struct StoredFire {
     /// The scheduled time, or the first of several.
     pub planned_at: Timestamp,
@@ -229,6 +226,7 @@ pub struct StoredFire {
     /// The same as a text for people.
     pub reason: Option<String>,
     /// The run.
+    #[diesel(column_name = run_identity)]
     pub run: Option<Identity>,
     /// The version of the job when it was decided.
     pub version: i64,
@@ -257,64 +255,32 @@ impl ReadOp for ListFires {
     type Output = Vec<StoredFire>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let mut query = fire::table.filter(fire::job_id.eq(self.job_id.to_string())).select(FireRow::as_select()).into_boxed();
+        let mut query = fire::table.filter(fire::job_id.eq(self.job_id)).select(StoredFire::as_select()).into_boxed();
         if let Some(from) = self.from {
-            query = query.filter(fire::planned_until.ge(from.0));
+            query = query.filter(fire::planned_until.ge(from));
         }
         if let Some(to) = self.to {
-            query = query.filter(fire::planned_at.le(to.0));
+            query = query.filter(fire::planned_at.le(to));
         }
         if let Some(verdict) = &self.verdict {
             query = query.filter(fire::verdict.eq(verdict));
         }
         query = if self.ascending { query.order(fire::planned_at.asc()) } else { query.order(fire::planned_at.desc()) };
-        query.limit(self.limit as i64).load(from.conn)?.into_iter().map(FireRow::into_fire).collect()
-    }
-}
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = fire)]
-struct FireRow {
-    planned_at: i64,
-    kind: String,
-    verdict: String,
-    rule: Option<String>,
-    reason: Option<String>,
-    run_identity: Option<String>,
-    version: i64,
-    planned_until: i64,
-    instants: i64,
-    creation_time: i64,
-}
-
-impl FireRow {
-    fn into_fire(self) -> Result<StoredFire, StoreError> {
-        Ok(StoredFire {
-            planned_at: Timestamp(self.planned_at),
-            planned_until: Timestamp(self.planned_until),
-            instants: self.instants as u64,
-            kind: Kind::named(&self.kind).ok_or_else(|| damaged("kind of fire", &self.kind))?,
-            verdict: self.verdict,
-            rule: self.rule,
-            reason: self.reason,
-            run: self.run_identity.as_deref().map(id).transpose()?,
-            version: self.version,
-            creation_time: Timestamp(self.creation_time),
-        })
+        Ok(query.limit(self.limit as i64).load(from.conn)?)
     }
 }
 
 /// The run of a scheduled time: `None` without a row, `Some(None)` if the time made no run.
-pub(super) fn find(conn: &mut Conn, job: JobId, planned_at: Timestamp) -> Result<Option<Option<String>>, StoreError> {
-    let row = fire::table.find((job_key(job).text(), planned_at.0)).select((fire::verdict, fire::run_identity)).get_result(conn);
-    let row: Option<(String, Option<String>)> = row.optional()?;
+pub(super) fn find(conn: &mut Conn, job: JobId, planned_at: Timestamp) -> Result<Option<Option<Identity>>, StoreError> {
+    let row = fire::table.find((job, planned_at)).select((fire::verdict, fire::run_identity)).get_result(conn);
+    let row: Option<(String, Option<Identity>)> = row.optional()?;
     Ok(row.map(|(verdict, run)| run.filter(|_| verdict == "fired")))
 }
 
 /// Changes the row of a time that made no run: it has a run now.
 pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: Identity, reason: &str) -> Result<(), StoreError> {
-    diesel::update(fire::table.find((job_key(job).text(), planned_at.0)))
-        .set((fire::verdict.eq("fired"), fire::rule.eq("backfill"), fire::reason.eq(reason), fire::run_identity.eq(run.to_string())))
+    diesel::update(fire::table.find((job, planned_at)))
+        .set((fire::verdict.eq("fired"), fire::rule.eq("backfill"), fire::reason.eq(reason), fire::run_identity.eq(run)))
         .execute(conn)?;
     Ok(())
 }
@@ -326,18 +292,6 @@ pub(super) fn insert_fire(conn: &mut Conn, job: JobId, version: i64, row: &NewFi
         Outcome::Merged(run) => *run,
         Outcome::Skipped | Outcome::Missed => None,
     };
-    let row = InsertFire {
-        job_id: job_key(job),
-        planned_at: row.planned_at.0,
-        kind: row.kind.name(),
-        verdict: row.outcome.verdict(),
-        rule: row.rule,
-        reason: row.reason.as_deref(),
-        run_identity: run.map(|run| Hex::of(run.0)),
-        version,
-        planned_until: row.planned_until.0,
-        instants: row.instants as i64,
-        creation_time: now.0,
-    };
+    let row = InsertFire { job_id: job, row, run, instants: row.instants as i64, version, now };
     Ok(row.execute(conn)? == 1)
 }

@@ -1,6 +1,5 @@
 //! Groups: names that jobs and nodes refer to.
 
-use super::columns::{from_json, id, json};
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::history::{self, Action};
@@ -16,8 +15,8 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
 #[diesel(table_name = job_group)]
 pub struct Group {
-    /// Its id: 32 hexadecimal digits.
-    pub id: String,
+    /// Its id.
+    pub id: GroupId,
     /// Its name, unique.
     pub name: String,
     /// Free text for people.
@@ -26,10 +25,10 @@ pub struct Group {
     pub create_by: Option<String>,
     /// Who changed it last.
     pub update_by: Option<String>,
-    /// When it was created, in milliseconds.
-    pub creation_time: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
     /// When it was last changed.
-    pub update_time: i64,
+    pub update_time: Timestamp,
 }
 
 /// Stores a new group. [`StoreError::Conflict`] contains `name` if another group has that name.
@@ -57,14 +56,14 @@ impl WriteOp for UpdateGroup {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
         let new = &self.0;
-        let old: Option<String> = job_group::table.find(&new.id).select(job_group::name).get_result(tx.conn).optional()?;
+        let old: Option<String> = job_group::table.find(new.id).select(job_group::name).get_result(tx.conn).optional()?;
         let old = old.ok_or(StoreError::NotFound)?;
         check_name(tx.conn, new)?;
-        diesel::update(job_group::table.find(&new.id))
+        diesel::update(job_group::table.find(new.id))
             .set((
                 job_group::name.eq(&new.name),
-                job_group::description.eq(new.description.as_deref()),
-                job_group::update_by.eq(new.update_by.as_deref()),
+                job_group::description.eq(&new.description),
+                job_group::update_by.eq(&new.update_by),
                 job_group::update_time.eq(new.update_time),
             ))
             .execute(tx.conn)?;
@@ -83,14 +82,14 @@ impl WriteOp for UpdateGroup {
                 }
                 renamed.version += 1;
                 renamed.update_by.clone_from(&new.update_by);
-                renamed.update_time = renamed.update_time.max(Timestamp(new.update_time));
-                diesel::update(job::table.find(renamed.id.to_string()))
+                renamed.update_time = renamed.update_time.max(new.update_time);
+                diesel::update(job::table.find(renamed.id))
                     .set((
-                        job::group_name.eq(renamed.group.as_deref()),
-                        job::task.eq(renamed.task.as_ref().map(json).transpose()?),
+                        job::group_name.eq(&renamed.group),
+                        job::task.eq(&renamed.task),
                         job::version.eq(renamed.version),
-                        job::update_by.eq(renamed.update_by.as_deref()),
-                        job::update_time.eq(renamed.update_time.0),
+                        job::update_by.eq(&renamed.update_by),
+                        job::update_time.eq(renamed.update_time),
                     ))
                     .execute(tx.conn)?;
                 history::record_change(tx.conn, &renamed, Action::Updated, new.update_by.as_deref())?;
@@ -108,32 +107,27 @@ fn asks_for(task: &TaskSettings, group: &str) -> bool {
 /// The jobs in a group, and those whose tasks require workers of it.
 fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError> {
     let rows = job::table.filter(job::group_name.eq(group).or(job::task.like("%\"group\":%")));
-    let rows: Vec<(String, Option<String>, Option<String>)> =
+    let rows: Vec<(JobId, Option<String>, Option<TaskSettings>)> =
         rows.order(job::id).select((job::id, job::group_name, job::task)).load(conn)?;
-    let mut ids = Vec::new();
-    for (key, of, task) in rows {
-        let task: Option<TaskSettings> = task.as_deref().map(from_json).transpose()?;
-        if of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group)) {
-            ids.push(id(&key)?);
-        }
-    }
-    Ok(ids)
+    let named =
+        |of: Option<String>, task: Option<TaskSettings>| of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group));
+    Ok(rows.into_iter().filter_map(|(job, of, task)| named(of, task).then_some(job)).collect())
 }
 
 /// Deletes a group. [`StoreError::Conflict`] contains `jobs` while an undeleted job is in it.
-#[derive(Debug, Clone)]
-pub struct DeleteGroup(pub String);
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteGroup(pub GroupId);
 
 impl WriteOp for DeleteGroup {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let name: Option<String> = job_group::table.find(&self.0).select(job_group::name).get_result(tx.conn).optional()?;
+        let name: Option<String> = job_group::table.find(self.0).select(job_group::name).get_result(tx.conn).optional()?;
         let jobs = job::table.filter(job::group_name.eq(name.ok_or(StoreError::NotFound)?)).filter(job::is_deleted.eq(false));
         if jobs.count().get_result::<i64>(tx.conn)? > 0 {
             return Err(StoreError::Conflict("jobs".into()));
         }
-        diesel::delete(job_group::table.find(&self.0)).execute(tx.conn)?;
+        diesel::delete(job_group::table.find(self.0)).execute(tx.conn)?;
         Ok(())
     }
 }
@@ -199,14 +193,13 @@ impl ReadOp for JobsInGroup {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let rows = job::table.filter(job::group_name.eq(&self.0)).filter(job::is_deleted.eq(false));
-        let rows: Vec<(String, bool)> = rows.order(job::id).select((job::id, job::is_enabled)).load(from.conn)?;
-        rows.into_iter().map(|(key, enabled)| Ok((id(&key)?, enabled))).collect()
+        Ok(rows.order(job::id).select((job::id, job::is_enabled)).load(from.conn)?)
     }
 }
 
 fn check_name(conn: &mut Conn, group: &Group) -> Result<(), StoreError> {
-    let others = job_group::table.filter(job_group::name.eq(&group.name)).filter(job_group::id.ne(&group.id));
-    let taken = others.select(job_group::id).get_result::<String>(conn).optional()?.is_some();
+    let others = job_group::table.filter(job_group::name.eq(&group.name)).filter(job_group::id.ne(group.id));
+    let taken = others.select(job_group::id).get_result::<GroupId>(conn).optional()?.is_some();
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
 }
 
@@ -215,12 +208,12 @@ pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: 
     let Some(name) = name else { return Ok(()) };
     diesel::insert_into(job_group::table)
         .values((
-            job_group::id.eq(GroupId::at(now).to_string()),
+            job_group::id.eq(GroupId::at(now)),
             job_group::name.eq(name),
             job_group::create_by.eq(by),
             job_group::update_by.eq(by),
-            job_group::creation_time.eq(now.0),
-            job_group::update_time.eq(now.0),
+            job_group::creation_time.eq(now),
+            job_group::update_time.eq(now),
         ))
         .with_conflict_rule("DO NOTHING")
         .execute(conn)?;

@@ -1,6 +1,6 @@
 //! The changes of jobs: for people, and to verify that ledger and plan agree.
 
-use super::columns::{id, json};
+use super::columns::json;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
@@ -43,7 +43,8 @@ impl Action {
 }
 
 /// A stored change.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Queryable, Selectable)]
+#[diesel(table_name = job_history)]
 pub struct StoredChange {
     /// Sequence number of the change.
     pub id: i64,
@@ -77,57 +78,31 @@ impl ReadOp for ListChanges {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let mut query =
-            job_history::table.select(ChangeRow::as_select()).order(job_history::id.desc()).limit(self.limit as i64).into_boxed();
+            job_history::table.select(StoredChange::as_select()).order(job_history::id.desc()).limit(self.limit as i64).into_boxed();
         if let Some(job) = self.job_id {
-            query = query.filter(job_history::job_id.eq(job.to_string()));
+            query = query.filter(job_history::job_id.eq(job));
         }
         if let Some(before) = self.before {
             query = query.filter(job_history::id.lt(before));
         }
-        query.load(from.conn)?.into_iter().map(ChangeRow::into_change).collect()
-    }
-}
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = job_history)]
-struct ChangeRow {
-    id: i64,
-    job_id: String,
-    version: i64,
-    action: String,
-    by: Option<String>,
-    at: i64,
-    job: String,
-}
-
-impl ChangeRow {
-    fn into_change(self) -> Result<StoredChange, StoreError> {
-        Ok(StoredChange {
-            id: self.id,
-            job_id: id(&self.job_id)?,
-            version: self.version,
-            action: self.action,
-            by: self.by,
-            at: Timestamp(self.at),
-            job: self.job,
-        })
+        Ok(query.load(from.conn)?)
     }
 }
 
 /// The clock went back to `to`: changes with a later time get this time.
-pub(super) fn set_back(conn: &mut Conn, job_key: &str, to: Timestamp) -> Result<(), StoreError> {
-    let later = job_history::table.filter(job_history::job_id.eq(job_key)).filter(job_history::at.gt(to.0));
-    let rows: Vec<(i64, i64, String)> = later.select((job_history::id, job_history::at, job_history::job)).load(conn)?;
+pub(super) fn set_back(conn: &mut Conn, job: JobId, to: Timestamp) -> Result<(), StoreError> {
+    let later = job_history::table.filter(job_history::job_id.eq(job)).filter(job_history::at.gt(to));
+    let rows: Vec<(i64, Timestamp, String)> = later.select((job_history::id, job_history::at, job_history::job)).load(conn)?;
     for (id, at, text) in rows {
         let mut text = text;
         if let Ok(mut job) = serde_json::from_str::<serde_json::Value>(&text)
             && let Some(schedule) = job.get_mut("schedule").filter(|schedule| schedule.is_object())
         {
-            let moved = super::jobs::set_back_schedule(&schedule.to_string(), to, Timestamp(at))?;
+            let moved = super::jobs::set_back_schedule(&schedule.to_string(), to, at)?;
             *schedule = serde_json::from_str(&moved).unwrap_or_default();
             text = json(&job)?;
         }
-        diesel::update(job_history::table.find(id)).set((job_history::at.eq(to.0), job_history::job.eq(text))).execute(conn)?;
+        diesel::update(job_history::table.find(id)).set((job_history::at.eq(to), job_history::job.eq(text))).execute(conn)?;
     }
     Ok(())
 }
@@ -135,11 +110,11 @@ pub(super) fn set_back(conn: &mut Conn, job_key: &str, to: Timestamp) -> Result<
 pub(super) fn record_change(conn: &mut Conn, job: &Job, action: Action, by: Option<&str>) -> Result<(), StoreError> {
     diesel::insert_into(job_history::table)
         .values((
-            job_history::job_id.eq(job.id.to_string()),
+            job_history::job_id.eq(job.id),
             job_history::version.eq(job.version),
             job_history::action.eq(action.name()),
             job_history::by.eq(by),
-            job_history::at.eq(job.update_time.0),
+            job_history::at.eq(job.update_time),
             job_history::job.eq(json(&job.clone().without_secrets())?),
         ))
         .execute(conn)?;

@@ -5,6 +5,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, job_hook};
 use crate::domain::ids::JobId;
+use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
 /// A hook as it is stored.
@@ -14,15 +15,15 @@ pub struct StoredHook {
     /// Its id: 32 hexadecimal digits.
     pub id: String,
     /// The job that it triggers.
-    pub job_id: String,
+    pub job_id: JobId,
     /// Its name, unique in the job.
     pub name: String,
     /// The secret of the callers.
     pub secret: String,
     /// Who created it.
     pub create_by: Option<String>,
-    /// When it was created, in milliseconds.
-    pub creation_time: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
 }
 
 impl std::fmt::Debug for StoredHook {
@@ -44,9 +45,9 @@ impl WriteOp for InsertHook {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let of_job = job::table.find(&self.hook.job_id).filter(job::is_deleted.eq(false)).select(job::id);
-        of_job.get_result::<String>(tx.conn).optional()?.ok_or(StoreError::NotFound)?;
-        let names = job_hook::table.filter(job_hook::job_id.eq(&self.hook.job_id)).select(job_hook::name);
+        let of_job = job::table.find(self.hook.job_id).filter(job::is_deleted.eq(false)).select(job::id);
+        of_job.get_result::<JobId>(tx.conn).optional()?.ok_or(StoreError::NotFound)?;
+        let names = job_hook::table.filter(job_hook::job_id.eq(self.hook.job_id)).select(job_hook::name);
         let names: Vec<String> = names.load(tx.conn)?;
         if names.contains(&self.hook.name) {
             return Err(StoreError::Conflict("name".into()));
@@ -72,7 +73,7 @@ impl WriteOp for DeleteHook {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let rows = job_hook::table.find(&self.hook).filter(job_hook::job_id.eq(self.job.to_string()));
+        let rows = job_hook::table.find(&self.hook).filter(job_hook::job_id.eq(self.job));
         if diesel::delete(rows).execute(tx.conn)? == 0 { Err(StoreError::NotFound) } else { Ok(()) }
     }
 }
@@ -85,7 +86,7 @@ impl ReadOp for ListHooks {
     type Output = Vec<StoredHook>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows = job_hook::table.filter(job_hook::job_id.eq(self.0.to_string())).order(job_hook::name);
+        let rows = job_hook::table.filter(job_hook::job_id.eq(self.0)).order(job_hook::name);
         Ok(rows.select(StoredHook::as_select()).load(from.conn)?)
     }
 }
@@ -103,7 +104,7 @@ impl ReadOp for GetHook {
 }
 
 /// Deletes the hooks of a job that is removed for good.
-pub(super) fn remove_hooks(conn: &mut Conn, job: &str) -> Result<(), StoreError> {
+pub(super) fn remove_hooks(conn: &mut Conn, job: JobId) -> Result<(), StoreError> {
     diesel::delete(job_hook::table.filter(job_hook::job_id.eq(job))).execute(conn)?;
     Ok(())
 }

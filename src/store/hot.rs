@@ -13,7 +13,7 @@ mod runs;
 
 pub(super) use blocks::{Acknowledge, Answer};
 pub(super) use fires::{InsertFire, MovePlanRow};
-pub(super) use runs::{BeginRow, FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
+pub(super) use runs::{BeginRow, FinishRow, FinishTaskRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 
 /// Writes the text of a statement, alternating with its parameters.
 macro_rules! statement {

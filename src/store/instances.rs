@@ -1,6 +1,6 @@
 //! The instances of runs with several instances.
 
-use super::columns::{damaged, id};
+use super::columns::Hex;
 use super::error::StoreError;
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -12,7 +12,8 @@ use diesel::prelude::*;
 use uuid::Uuid;
 
 /// An instance as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable)]
+#[diesel(table_name = run_instance)]
 pub struct InstanceRow {
     /// The number of the instance, from 0.
     pub instance: u32,
@@ -68,9 +69,9 @@ impl WriteOp for PlaceRun {
                 .values((
                     run_instance::run_no.eq(self.no),
                     run_instance::instance.eq(nth as i32),
-                    run_instance::peer.eq(peer.simple().to_string()),
+                    run_instance::peer.eq(Hex::of(*peer)),
                     run_instance::attempt.eq(self.attempt as i32),
-                    run_instance::state.eq(RunState::Scheduled.name()),
+                    run_instance::state.eq(RunState::Scheduled),
                 ))
                 .execute(tx.conn)?;
         }
@@ -107,17 +108,17 @@ impl WriteOp for MoveInstance {
         let row = run_instance::table.find((self.no, self.instance as i32));
         diesel::update(row)
             .set((
-                run_instance::state.eq(self.state.name()),
+                run_instance::state.eq(self.state),
                 run_instance::reason.eq(self.reason.as_deref()),
                 self.result.as_ref().map(|result| run_instance::result.eq(result)),
-                self.start_time.map(|at| run_instance::start_time.eq(at.0)),
-                run_instance::finish_time.eq(self.finish_time.map(|at| at.0)),
+                self.start_time.map(|at| run_instance::start_time.eq(at)),
+                run_instance::finish_time.eq(self.finish_time),
             ))
             .execute(tx.conn)?;
         if self.state == RunState::Running {
             // The first running instance sets the run to running.
-            let waiting = run::table.find(self.no).filter(run::state.eq(RunState::Scheduled.name()));
-            diesel::update(waiting).set(run::state.eq(RunState::Running.name())).execute(tx.conn)?;
+            let waiting = run::table.find(self.no).filter(run::state.eq(RunState::Scheduled));
+            diesel::update(waiting).set(run::state.eq(RunState::Running)).execute(tx.conn)?;
         }
         Ok(())
     }
@@ -193,48 +194,12 @@ impl ReadOp for ListInstances {
     type Output = Vec<InstanceRow>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows: Vec<Stored> = run_instance::table
+        Ok(run_instance::table
             .filter(run_instance::run_no.eq(self.no))
             .filter(run_instance::instance.ge(self.from as i32))
             .order(run_instance::instance)
             .limit(i64::try_from(self.limit).unwrap_or(i64::MAX))
-            .select(Stored::as_select())
-            .load(from.conn)?;
-        rows.into_iter().map(TryInto::try_into).collect()
-    }
-}
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = run_instance)]
-struct Stored {
-    instance: i32,
-    peer: Option<String>,
-    attempt: i32,
-    state: String,
-    reason: Option<String>,
-    result: Option<String>,
-    start_time: Option<i64>,
-    finish_time: Option<i64>,
-    lines: i64,
-    exit_reason: Option<String>,
-}
-
-impl TryFrom<Stored> for InstanceRow {
-    type Error = StoreError;
-
-    fn try_from(row: Stored) -> Result<Self, StoreError> {
-        let peer = row.peer.as_deref().map(id::<crate::domain::ids::NodeId>).transpose()?;
-        Ok(Self {
-            instance: row.instance as u32,
-            peer: peer.map(|peer| peer.0),
-            attempt: row.attempt as u32,
-            state: RunState::named(&row.state).ok_or_else(|| damaged("state of an instance", &row.state))?,
-            reason: row.reason,
-            result: row.result,
-            start_time: row.start_time.map(Timestamp),
-            finish_time: row.finish_time.map(Timestamp),
-            lines: row.lines as u64,
-            exit_reason: row.exit_reason,
-        })
+            .select(InstanceRow::as_select())
+            .load(from.conn)?)
     }
 }

@@ -3,7 +3,6 @@
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::run_lists::IS_OPEN;
-use super::runs::RunRow;
 use super::schema::{job, run};
 use super::tasks::AverageTime;
 use crate::domain::ids::JobId;
@@ -38,18 +37,13 @@ impl ReadOp for ReadActivity {
     type Output = StoredActivity;
 
     fn read(&self, from: &mut Source<'_>) -> Result<StoredActivity, StoreError> {
-        let own = || run::table.filter(run::job_id.eq(self.0.to_string()));
+        let own = || run::table.filter(run::job_id.eq(self.0));
         let runs: i64 = own().count().get_result(from.conn)?;
-        let last = own().filter(run::finish_time.is_not_null()).order(run::no.desc()).select(RunRow::as_select());
-        let last: Option<RunRow> = last.first(from.conn).optional()?;
-        let open = own().filter(sql::<Bool>(IS_OPEN)).order(run::no).select(RunRow::as_select());
-        let open: Option<RunRow> = open.first(from.conn).optional()?;
-        Ok(StoredActivity {
-            runs: runs as u64,
-            average_ms: AverageTime { job_id: self.0, runs: AVERAGE_OF }.read(from)?,
-            last: last.map(TryInto::try_into).transpose()?,
-            open: open.map(TryInto::try_into).transpose()?,
-        })
+        let last = own().filter(run::finish_time.is_not_null()).order(run::no.desc()).select(Run::as_select());
+        let last: Option<Run> = last.first(from.conn).optional()?;
+        let open = own().filter(sql::<Bool>(IS_OPEN)).order(run::no).select(Run::as_select());
+        let open: Option<Run> = open.first(from.conn).optional()?;
+        Ok(StoredActivity { runs: runs as u64, average_ms: AverageTime { job_id: self.0, runs: AVERAGE_OF }.read(from)?, last, open })
     }
 }
 
@@ -63,9 +57,8 @@ impl ReadOp for LastRuns {
     fn read(&self, from: &mut Source<'_>) -> Result<HashMap<JobId, Timestamp>, StoreError> {
         // One step in the index of runs by job for each job, however many runs it has.
         let last = "(SELECT run.creation_time FROM run WHERE run.job_id = job.id ORDER BY run.no DESC LIMIT 1)";
-        let ids: Vec<String> = self.0.iter().map(JobId::to_string).collect();
-        let rows: Vec<(String, Option<i64>)> =
-            job::table.filter(job::id.eq_any(ids)).select((job::id, sql::<Nullable<BigInt>>(last))).load(from.conn)?;
-        Ok(rows.into_iter().filter_map(|(id, at)| Some((id.parse().ok()?, Timestamp(at?)))).collect())
+        let rows = job::table.filter(job::id.eq_any(&self.0)).select((job::id, sql::<Nullable<BigInt>>(last)));
+        let rows: Vec<(JobId, Option<Timestamp>)> = rows.load(from.conn)?;
+        Ok(rows.into_iter().filter_map(|(id, at)| Some((id, at?))).collect())
     }
 }

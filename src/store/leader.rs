@@ -3,7 +3,7 @@
 //! The statements on `leader` and `broker` must hold for databases of later versions too: a standby of this version reads
 //! what a newer leader writes.
 
-use super::columns::id;
+use super::columns::stored;
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -59,33 +59,27 @@ pub struct StoredBroker {
     pub last_seen: Timestamp,
 }
 
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = leader)]
-struct LeaseRow {
-    broker: String,
-    url: String,
-    pid: i64,
-    term: i64,
-    renewals: i64,
-    is_locked: bool,
-    is_released: bool,
-    since: i64,
-    renewed_at: i64,
-    ttl_ms: i64,
+stored! {
+    StoredLease from leader {
+        broker: BrokerId,
+        url: String,
+        since: Timestamp,
+        renewed_at: Timestamp,
+    } {
+        pid: i64,
+        term: i64,
+        renewals: i64,
+        is_locked: bool,
+        is_released: bool,
+        ttl_ms: i64,
+    }
+    pid: u32::try_from(pid).unwrap_or(0),
+    lease: Lease { term, renewals, ttl_ms: ttl_ms.max(1) as u64, is_locked, is_released },
 }
 
 /// The lease; `None` if there has never been a leader.
 pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, StoreError> {
-    let Some(row) = leader::table.find(ROW).select(LeaseRow::as_select()).get_result(conn).optional()? else { return Ok(None) };
-    let LeaseRow { term, renewals, is_locked, is_released, .. } = row;
-    Ok(Some(StoredLease {
-        broker: id(&row.broker)?,
-        url: row.url,
-        pid: u32::try_from(row.pid).unwrap_or(0),
-        since: Timestamp(row.since),
-        renewed_at: Timestamp(row.renewed_at),
-        lease: Lease { term, renewals, ttl_ms: row.ttl_ms.max(1) as u64, is_locked, is_released },
-    }))
+    Ok(leader::table.find(ROW).select(StoredLease::as_select()).get_result(conn).optional()?)
 }
 
 /// Fails unless this term is current.
@@ -98,15 +92,15 @@ pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Time
     diesel::insert_into(leader::table)
         .values((
             leader::id.eq(ROW),
-            leader::broker.eq(me.id.to_string()),
+            leader::broker.eq(me.id),
             leader::url.eq(&me.url),
             leader::pid.eq(i64::from(std::process::id())),
             leader::term.eq(lease.term),
             leader::renewals.eq(lease.renewals),
             leader::is_locked.eq(lease.is_locked),
             leader::is_released.eq(lease.is_released),
-            leader::since.eq(now.0),
-            leader::renewed_at.eq(now.0),
+            leader::since.eq(now),
+            leader::renewed_at.eq(now),
             leader::ttl_ms.eq(lease.ttl_ms as i64),
         ))
         .with_conflict_rule(
@@ -122,12 +116,12 @@ pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Time
 pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: Timestamp) -> Result<(), StoreError> {
     diesel::insert_into(broker::table)
         .values((
-            broker::id.eq(me.id.to_string()),
+            broker::id.eq(me.id),
             broker::url.eq(&me.url),
             broker::version.eq(&me.version),
             broker::role.eq(if is_leader { "leader" } else { "standby" }),
-            broker::started_at.eq(me.started_at.0),
-            broker::last_seen.eq(now.0),
+            broker::started_at.eq(me.started_at),
+            broker::last_seen.eq(now),
         ))
         .with_conflict_rule(
             "(id) DO UPDATE SET url = excluded.url, version = excluded.version, role = excluded.role, started_at = excluded.started_at, \
@@ -139,7 +133,7 @@ pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: T
 
 /// Removes this broker.
 pub(super) fn delete_member(conn: &mut Conn, me: &Member) -> Result<(), StoreError> {
-    diesel::delete(broker::table.find(me.id.to_string())).execute(conn)?;
+    diesel::delete(broker::table.find(me.id)).execute(conn)?;
     Ok(())
 }
 
@@ -172,11 +166,11 @@ impl WriteOp for RenewLease {
             .set((
                 leader::renewals.eq(leader::renewals + 1),
                 leader::is_locked.eq(self.is_locked),
-                leader::renewed_at.eq(self.now.0),
+                leader::renewed_at.eq(self.now),
                 leader::ttl_ms.eq(self.ttl_ms as i64),
             ))
             .execute(tx.conn)?;
-        diesel::delete(broker::table.filter(broker::last_seen.lt(self.now.0 - FORGET_MS))).execute(tx.conn)?;
+        diesel::delete(broker::table.filter(broker::last_seen.lt(self.now.plus_ms(-FORGET_MS)))).execute(tx.conn)?;
         write_member(tx.conn, &self.me, true, self.now)
     }
 }
@@ -218,11 +212,11 @@ impl ReadOp for ListBrokers {
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let columns = (broker::id, broker::url, broker::version, broker::role, broker::started_at, broker::last_seen);
         let rows = broker::table.order((broker::started_at, broker::id)).select(columns);
-        let rows: Vec<(String, String, String, String, i64, i64)> = rows.load(from.conn)?;
-        let stored = |(text, url, version, role, started_at, last_seen): (String, String, String, String, i64, i64)| {
-            let member = Member { id: id(&text)?, url, version, started_at: Timestamp(started_at) };
-            Ok(StoredBroker { member, is_leader: role == "leader", last_seen: Timestamp(last_seen) })
+        let rows: Vec<(_, _, _, String, _, _)> = rows.load(from.conn)?;
+        let stored = |(id, url, version, role, started_at, last_seen)| {
+            let member = Member { id, url, version, started_at };
+            StoredBroker { member, is_leader: role == "leader", last_seen }
         };
-        rows.into_iter().map(stored).collect()
+        Ok(rows.into_iter().map(stored).collect())
     }
 }

@@ -84,14 +84,14 @@ impl ReadOp for ListLogs {
             query = query.filter(super::jobs::lower(run_log::text).like(super::jobs::like_pattern(text)).escape('\\'));
         }
         if let Some(since) = self.since {
-            query = query.filter(run_log::at.ge(since.0));
+            query = query.filter(run_log::at.ge(since));
         }
         if let Some(until) = self.until {
-            query = query.filter(run_log::at.le(until.0));
+            query = query.filter(run_log::at.le(until));
         }
-        let rows: Vec<(i64, i64, i64, i16, String, String)> = query.load(from.conn)?;
-        let line = |at, level, source, text| NewLine { at: Timestamp(at), level, source, text };
-        Ok(rows.into_iter().map(|(id, _, at, level, source, text)| StoredLine { id, line: line(at, level, source, text) }).collect())
+        let rows: Vec<(i64, i64, Timestamp, i16, String, String)> = query.load(from.conn)?;
+        let line = |(id, _, at, level, source, text)| StoredLine { id, line: NewLine { at, level, source, text } };
+        Ok(rows.into_iter().map(line).collect())
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn insert_line(conn: &mut Conn, run_no: i64, line: &NewLine) -> Resul
     diesel::insert_into(run_log::table)
         .values((
             run_log::run_no.eq(run_no),
-            run_log::at.eq(line.at.0),
+            run_log::at.eq(line.at),
             run_log::level.eq(line.level),
             run_log::source.eq(&line.source),
             run_log::text.eq(storable(&line.text)),

@@ -1,6 +1,6 @@
 //! Nodes, and the load that they reported.
 
-use super::columns::{Hex, id};
+use super::columns::{Hex, stored};
 use super::connections;
 use super::dialect::OnConflict;
 use super::error::StoreError;
@@ -30,22 +30,37 @@ impl WriteOp for UpsertNode {
     type Output = NodeRecord;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
-        let facts = FactsRow::of(&self.facts);
-        let key = Hex::of(self.facts.node_id.0);
+        let facts = &self.facts;
+        let said = (
+            node::name.eq(&facts.name),
+            node::node_type.eq(&facts.node_type),
+            node::ip_address.eq(&facts.ip_address),
+            node::processor_count.eq(i64::from(facts.processor_count)),
+            node::group.eq(&facts.group),
+            node::operating_system.eq(&facts.operating_system),
+            node::memory.eq(facts.memory as i64),
+            node::max_process_count.eq(i64::from(facts.max_process_count)),
+        );
         diesel::insert_into(node::table)
             .values((
-                &facts,
-                node::node_id.eq(key.text()),
+                said,
+                node::node_id.eq(facts.node_id),
                 node::is_enabled.eq(true),
-                node::creation_time.eq(self.now.0),
-                node::create_by.eq(self.by.as_deref()),
-                node::update_time.eq(self.now.0),
-                node::last_online_time.eq(self.now.0),
+                node::creation_time.eq(self.now),
+                node::create_by.eq(&self.by),
+                node::update_time.eq(self.now),
+                node::last_online_time.eq(self.now),
             ))
-            .with_conflict_rule(FactsRow::CHANGE)
+            // A node that sends no name, as HTTP allows, keeps its name.
+            .with_conflict_rule(
+                "(node_id) DO UPDATE SET name = COALESCE(excluded.name, node.name), node_type = excluded.node_type, \
+                ip_address = excluded.ip_address, processor_count = excluded.processor_count, \"group\" = excluded.\"group\", \
+                operating_system = excluded.operating_system, memory = excluded.memory, \
+                max_process_count = excluded.max_process_count, last_online_time = excluded.last_online_time",
+            )
             .execute(tx.conn)?;
-        connections::open(tx.conn, key.text(), &self.facts.ip_address, self.now)?;
-        node::table.find(key.text()).select(NodeRow::as_select()).get_result(tx.conn)?.try_into()
+        connections::open(tx.conn, facts.node_id, &facts.ip_address, self.now)?;
+        Ok(node::table.find(facts.node_id).select(NodeRecord::as_select()).get_result(tx.conn)?)
     }
 }
 
@@ -64,18 +79,17 @@ impl WriteOp for AddNodeStatus {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = Hex::of(self.node.0);
-        let known = diesel::update(node::table.find(key.text())).set(node::last_online_time.eq(self.now.0)).execute(tx.conn)?;
+        let known = diesel::update(node::table.find(self.node)).set(node::last_online_time.eq(self.now)).execute(tx.conn)?;
         if known == 0 {
             return Err(StoreError::NotFound);
         }
         diesel::insert_into(node_status::table)
             .values((
-                node_status::node_id.eq(key.text()),
+                node_status::node_id.eq(self.node),
                 node_status::process_count.eq(i64::from(self.load.process_count)),
                 node_status::cpu.eq(i64::from(self.load.cpu)),
                 node_status::free_memory.eq(self.load.free_memory as i64),
-                node_status::creation_time.eq(self.now.0),
+                node_status::creation_time.eq(self.now),
             ))
             .execute(tx.conn)?;
         Ok(())
@@ -101,9 +115,8 @@ impl WriteOp for SetNodeWork {
     type Output = NodeRecord;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
-        let key = Hex::of(self.node.0);
-        let node = node::table.find(key.text());
-        let said = (node::reason.eq(self.reason.as_deref()), node::update_by.eq(self.by.as_deref()), node::update_time.eq(self.now.0));
+        let node = node::table.find(self.node);
+        let said = (node::reason.eq(&self.reason), node::update_by.eq(&self.by), node::update_time.eq(self.now));
         let (draining, leaving) =
             (node::is_draining.eq(self.work == NodeWork::Draining), node::is_leaving.eq(self.work == NodeWork::Leaving));
         match self.work {
@@ -113,7 +126,7 @@ impl WriteOp for SetNodeWork {
             }
             NodeWork::Draining | NodeWork::Leaving => diesel::update(node).set((draining, leaving, said)).execute(tx.conn)?,
         };
-        node.select(NodeRow::as_select()).get_result(tx.conn).optional()?.ok_or(StoreError::NotFound)?.try_into()
+        Ok(node.select(NodeRecord::as_select()).get_result(tx.conn)?)
     }
 }
 
@@ -125,12 +138,11 @@ impl WriteOp for DeleteNode {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = Hex::of(self.0.0).text().to_owned();
-        if diesel::delete(node::table.find(&key)).execute(tx.conn)? == 0 {
+        if diesel::delete(node::table.find(self.0)).execute(tx.conn)? == 0 {
             return Err(StoreError::NotFound);
         }
-        diesel::delete(node_status::table.filter(node_status::node_id.eq(&key))).execute(tx.conn)?;
-        connections::forget(tx.conn, &key)?;
+        diesel::delete(node_status::table.filter(node_status::node_id.eq(self.0))).execute(tx.conn)?;
+        connections::forget(tx.conn, self.0)?;
         release_id(tx.conn, PeerId::Node(self.0))?;
         Ok(())
     }
@@ -154,7 +166,7 @@ impl WriteOp for PruneNodeStatus {
         let oldest = node_status::table.order(node_status::id).limit(PRUNE_AT_ONCE).select(node_status::id);
         let oldest: Vec<i64> = oldest.load(tx.conn)?;
         let Some(last) = oldest.last() else { return Ok(0) };
-        let old = node_status::table.filter(node_status::id.le(last)).filter(node_status::creation_time.lt(self.before.0));
+        let old = node_status::table.filter(node_status::id.le(last)).filter(node_status::creation_time.lt(self.before));
         Ok(diesel::delete(old).execute(tx.conn)?)
     }
 }
@@ -167,8 +179,7 @@ impl ReadOp for ListNodes {
     type Output = Vec<NodeRecord>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<NodeRecord>, StoreError> {
-        let rows = node::table.select(NodeRow::as_select()).order((node::creation_time, node::node_id)).load(from.conn)?;
-        rows.into_iter().map(TryInto::try_into).collect()
+        Ok(node::table.select(NodeRecord::as_select()).order((node::creation_time, node::node_id)).load(from.conn)?)
     }
 }
 
@@ -180,8 +191,7 @@ impl ReadOp for NodeNames {
     type Output = Vec<(NodeId, Option<String>)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows: Vec<(String, Option<String>)> = node::table.select((node::node_id, node::name)).order(node::node_id).load(from.conn)?;
-        rows.into_iter().map(|(key, name)| Ok((id(&key)?, name))).collect()
+        Ok(node::table.select((node::node_id, node::name)).order(node::node_id).load(from.conn)?)
     }
 }
 
@@ -196,18 +206,14 @@ impl ReadOp for PeerNames {
         let mut names = HashMap::new();
         // Fewer than the maximum number of variables in a statement.
         for some in self.0.chunks(500) {
-            let keys: Vec<String> = some.iter().map(|id| id.simple().to_string()).collect();
-            let nodes: Vec<(String, Option<String>)> =
+            let keys: Vec<Hex> = some.iter().copied().map(Hex::of).collect();
+            let nodes: Vec<(Uuid, Option<String>)> =
                 node::table.filter(node::node_id.eq_any(&keys)).select((node::node_id, node::name)).load(from.conn)?;
-            let workers: Vec<(String, Option<String>)> = worker_record::table
+            let workers: Vec<(Uuid, Option<String>)> = worker_record::table
                 .filter(worker_record::id.eq_any(&keys))
                 .select((worker_record::id, worker_record::name))
                 .load(from.conn)?;
-            for (key, name) in workers.into_iter().chain(nodes) {
-                if let Some(name) = name {
-                    names.insert(id::<NodeId>(&key)?.0, name);
-                }
-            }
+            names.extend(workers.into_iter().chain(nodes).filter_map(|(id, name)| Some((id, name?))));
         }
         Ok(names)
     }
@@ -233,9 +239,7 @@ impl ReadOp for GetNode {
     type Output = Option<NodeRecord>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<NodeRecord>, StoreError> {
-        let key = Hex::of(self.0.0);
-        let row = node::table.find(key.text()).select(NodeRow::as_select()).get_result(from.conn).optional()?;
-        row.map(TryInto::try_into).transpose()
+        Ok(node::table.find(self.0).select(NodeRecord::as_select()).get_result(from.conn).optional()?)
     }
 }
 
@@ -256,23 +260,19 @@ impl ReadOp for NodeStatus {
     type Output = Vec<(NodeLoad, Timestamp)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let key = Hex::of(self.node.0);
-        let mut said = node_status::table.filter(node_status::node_id.eq(key.text())).into_boxed();
+        let mut said = node_status::table.filter(node_status::node_id.eq(self.node)).into_boxed();
         if let Some(from) = self.from {
-            said = said.filter(node_status::creation_time.ge(from.0));
+            said = said.filter(node_status::creation_time.ge(from));
         }
         if let Some(to) = self.to {
-            said = said.filter(node_status::creation_time.le(to.0));
+            said = said.filter(node_status::creation_time.le(to));
         }
         let rows = said
             .order(node_status::id.desc())
             .limit(self.limit as i64)
             .select((node_status::process_count, node_status::cpu, node_status::free_memory, node_status::creation_time))
-            .load::<(i64, i64, i64, i64)>(from.conn)?;
-        let load = |(process_count, cpu, free_memory, time)| {
-            let load = NodeLoad { process_count: process_count as u32, cpu: cpu as u32, free_memory: free_memory as u64 };
-            (load, Timestamp(time))
-        };
+            .load::<(u32, u32, u64, Timestamp)>(from.conn)?;
+        let load = |(process_count, cpu, free_memory, time)| (NodeLoad { process_count, cpu, free_memory }, time);
         Ok(rows.into_iter().map(load).collect())
     }
 }
@@ -293,13 +293,13 @@ pub struct NodeLoadSteps {
 #[derive(QueryableByName)]
 struct LoadStep {
     #[diesel(sql_type = BigInt)]
-    at: i64,
+    at: Timestamp,
     #[diesel(sql_type = BigInt)]
-    cpu: i64,
+    cpu: u32,
     #[diesel(sql_type = BigInt)]
-    free_memory: i64,
+    free_memory: u64,
     #[diesel(sql_type = BigInt)]
-    process_count: i64,
+    process_count: u32,
 }
 
 impl ReadOp for NodeLoadSteps {
@@ -317,104 +317,47 @@ impl ReadOp for NodeLoadSteps {
         let query = diesel::sql_query(text)
             .bind::<BigInt, _>(self.step)
             .bind::<BigInt, _>(NodeLoad::VALID_MS)
-            .bind::<Text, _>(Hex::of(self.node.0))
-            .bind::<BigInt, _>(self.from.0);
+            .bind::<Text, _>(self.node)
+            .bind::<BigInt, _>(self.from);
         let rows = query.load::<LoadStep>(from.conn)?;
-        let load = |row: LoadStep| {
-            let load = NodeLoad { process_count: row.process_count as u32, cpu: row.cpu as u32, free_memory: row.free_memory as u64 };
-            (load, Timestamp(row.at))
-        };
+        let load = |LoadStep { at, cpu, free_memory, process_count }: LoadStep| (NodeLoad { process_count, cpu, free_memory }, at);
         Ok(rows.into_iter().map(load).collect())
     }
 }
 
-/// The columns that the node itself determines.
-#[derive(Insertable)]
-#[diesel(table_name = node)]
-struct FactsRow<'a> {
-    /// A node that sends no name, as HTTP allows, keeps its name.
-    name: Option<&'a str>,
-    node_type: &'a str,
-    ip_address: &'a str,
-    processor_count: i64,
-    group: &'a str,
-    operating_system: &'a str,
-    memory: i64,
-    max_process_count: i64,
-}
-
-impl<'a> FactsRow<'a> {
-    /// For a node that is known already.
-    const CHANGE: &'static str = "(node_id) DO UPDATE SET name = COALESCE(excluded.name, node.name), node_type = excluded.node_type, \
-        ip_address = excluded.ip_address, processor_count = excluded.processor_count, \"group\" = excluded.\"group\", \
-        operating_system = excluded.operating_system, memory = excluded.memory, max_process_count = excluded.max_process_count, \
-        last_online_time = excluded.last_online_time";
-
-    fn of(facts: &'a NodeFacts) -> Self {
-        Self {
-            name: facts.name.as_deref(),
-            node_type: &facts.node_type,
-            ip_address: &facts.ip_address,
-            processor_count: i64::from(facts.processor_count),
-            group: &facts.group,
-            operating_system: &facts.operating_system,
-            memory: facts.memory as i64,
-            max_process_count: i64::from(facts.max_process_count),
-        }
+stored! {
+    NodeRecord from node {
+        is_enabled: bool,
+        is_draining: bool,
+        is_leaving: bool,
+        reason: Option<String>,
+        create_by: Option<String>,
+        update_by: Option<String>,
+        update_time: Timestamp,
+        creation_time: Timestamp,
+        last_online_time: Timestamp,
+    } {
+        node_id: NodeId,
+        name: Option<String>,
+        node_type: String,
+        ip_address: String,
+        processor_count: u32,
+        group: String,
+        operating_system: String,
+        memory: u64,
+        max_process_count: u32,
     }
-}
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = node)]
-struct NodeRow {
-    node_id: String,
-    node_type: String,
-    ip_address: String,
-    processor_count: i64,
-    group: String,
-    operating_system: String,
-    memory: i64,
-    max_process_count: i64,
-    is_enabled: bool,
-    creation_time: i64,
-    last_online_time: i64,
-    is_draining: bool,
-    is_leaving: bool,
-    reason: Option<String>,
-    create_by: Option<String>,
-    update_by: Option<String>,
-    update_time: i64,
-    name: Option<String>,
-}
-
-impl TryFrom<NodeRow> for NodeRecord {
-    type Error = StoreError;
-
-    fn try_from(row: NodeRow) -> Result<Self, StoreError> {
-        let facts = NodeFacts {
-            node_id: id(&row.node_id)?,
-            name: row.name,
-            node_type: row.node_type,
-            ip_address: row.ip_address,
-            processor_count: row.processor_count as u32,
-            group: row.group,
-            operating_system: row.operating_system,
-            memory: row.memory as u64,
-            max_process_count: row.max_process_count as u32,
-            max_sites: None,
-            max_programs: None,
-        };
-        Ok(Self {
-            facts,
-            is_enabled: row.is_enabled,
-            is_draining: row.is_draining,
-            is_leaving: row.is_leaving,
-            reason: row.reason,
-            create_by: row.create_by,
-            update_by: row.update_by,
-            update_time: Timestamp(row.update_time),
-            creation_time: Timestamp(row.creation_time),
-            last_online_time: Timestamp(row.last_online_time),
-        })
-    }
+    facts: NodeFacts {
+        node_id,
+        name,
+        node_type,
+        ip_address,
+        processor_count,
+        group,
+        operating_system,
+        memory,
+        max_process_count,
+        max_sites: None,
+        max_programs: None,
+    },
 }

@@ -1,11 +1,11 @@
 //! Numbers: lookup by number in the index of ids, and where an earlier broker stopped counting.
 
-use super::columns::{Hex, id};
+use super::columns::Hex;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::schema::{alert_channel, job, job_group, node, run, worker_record};
-use crate::domain::ids::{Identity, MADE, Number};
+use crate::domain::ids::{MADE, Number};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use uuid::Uuid;
@@ -50,13 +50,12 @@ impl ReadOp for OfNumber {
         let mut found = Vec::new();
         for (first, last) in self.number.ranges() {
             let (first, last) = (Hex::of(first), Hex::of(last));
-            let (first, last) = (first.text(), last.text());
             macro_rules! between {
                 ($table:ident, $column:ident) => {
                     $table::table.filter($table::$column.between(first, last)).select($table::$column).limit(ENOUGH).load(from.conn)?
                 };
             }
-            let those: Vec<String> = match self.kind {
+            let those: Vec<Uuid> = match self.kind {
                 Numbered::Job => between!(job, id),
                 Numbered::Run => between!(run, identity),
                 Numbered::Group => between!(job_group, id),
@@ -64,9 +63,7 @@ impl ReadOp for OfNumber {
                 Numbered::Worker => between!(worker_record, id),
                 Numbered::Channel => between!(alert_channel, id),
             };
-            for text in &those {
-                found.push(id::<Identity>(text)?.0);
-            }
+            found.extend(those);
         }
         Ok(found)
     }
@@ -76,18 +73,18 @@ impl ReadOp for OfNumber {
 /// broker made. Clients may have chosen ids of any time; an id more than a day ahead of the clock and of the last run (whose id
 /// clients cannot choose) was not made by a broker.
 pub(super) fn resume(conn: &mut Conn, now: Timestamp) -> Result<(), StoreError> {
-    let last: Option<String> = run::table.order(run::no.desc()).select(run::identity).first(conn).optional()?;
+    let last: Option<Uuid> = run::table.order(run::no.desc()).select(run::identity).first(conn).optional()?;
     if let Some(last) = last {
-        MADE.resume(id::<Identity>(&last)?.0);
+        MADE.resume(last);
     }
     let end = Hex::of(MADE.not_made_before(now, AHEAD_MS));
     macro_rules! newest {
         ($($table:ident $column:ident),*) => {$(
             // Reads from the end of the index of ids: the newest id, and later ones of other versions.
-            let made = $table::table.filter($table::$column.lt(end.text())).filter($table::$column.like(VERSION_7));
-            let last: Option<String> = made.order($table::$column.desc()).select($table::$column).first(conn).optional()?;
+            let made = $table::table.filter($table::$column.lt(end)).filter($table::$column.like(VERSION_7));
+            let last: Option<Uuid> = made.order($table::$column.desc()).select($table::$column).first(conn).optional()?;
             if let Some(last) = last {
-                MADE.resume(id::<Identity>(&last)?.0);
+                MADE.resume(last);
             }
         )*};
     }

@@ -66,7 +66,7 @@ impl WriteOp for ClaimId {
             id_owner::kind.eq(self.peer.kind()),
             id_owner::id.eq(self.peer.to_string()),
             id_owner::owner.eq(&self.owner),
-            id_owner::claim_time.eq(self.now.0),
+            id_owner::claim_time.eq(self.now),
         );
         let rule = "(kind, id) DO UPDATE SET owner = excluded.owner, claim_time = excluded.claim_time";
         diesel::insert_into(id_owner::table).values(row).with_conflict_rule(rule).execute(tx.conn)?;
@@ -83,10 +83,8 @@ pub(super) fn release_id(conn: &mut Conn, peer: PeerId) -> Result<(), StoreError
 /// Releases ids of workers that were claimed before a time and have no stored data.
 pub(super) fn release_unknown_workers(conn: &mut Conn, before: Timestamp) -> Result<usize, StoreError> {
     let kept = worker_record::table.select(worker_record::id);
-    let unknown = id_owner::table
-        .filter(id_owner::kind.eq(PeerId::WORKER))
-        .filter(id_owner::claim_time.lt(before.0))
-        .filter(id_owner::id.ne_all(kept));
+    let unknown =
+        id_owner::table.filter(id_owner::kind.eq(PeerId::WORKER)).filter(id_owner::claim_time.lt(before)).filter(id_owner::id.ne_all(kept));
     let ids: Vec<String> = unknown.limit(ROWS).select(id_owner::id).load(conn)?;
     let rows = id_owner::table.filter(id_owner::kind.eq(PeerId::WORKER)).filter(id_owner::id.eq_any(ids));
     Ok(diesel::delete(rows).execute(conn)?)

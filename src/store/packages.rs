@@ -38,8 +38,8 @@ pub struct PackageRow {
     pub media_type: String,
     /// Who uploaded it.
     pub create_by: Option<String>,
-    /// When, in milliseconds.
-    pub creation_time: i64,
+    /// When.
+    pub creation_time: Timestamp,
 }
 
 /// Stores a package whose file exists. For known bytes it returns the stored row unchanged.

@@ -34,12 +34,12 @@ impl ReadOp for ListPending {
     type Output = Vec<PendingBlock>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (i64, Option<String>, i16, i64, Vec<u8>, Vec<u8>);
+        type Row = (i64, Option<String>, i16, u32, Vec<u8>, Vec<u8>);
         let (_, last) = block_keys(self.no);
         let rows: Vec<Row> = block::table
             .inner_join(block_payload::table.on(block_payload::key.eq(block::key)))
             .filter(block::key.between(block_key(self.no, self.from), last))
-            .filter(block::state.eq_any([BlockState::Ready.number(), BlockState::Retry.number()]))
+            .filter(block::state.eq_any([BlockState::Ready, BlockState::Retry]))
             .order(block::key)
             .limit(self.limit as i64)
             .select((block::key, block::site, block::priority, block_payload::raw_length, block_payload::prints, block_payload::payload))
@@ -47,7 +47,7 @@ impl ReadOp for ListPending {
         let rows = rows.into_iter().map(|(key, site, priority, raw_length, prints, payload)| PendingBlock {
             site,
             priority: priority as i8,
-            payload: Payload { seq: seq_of(key), raw_length: raw_length as u32, payload: payload.into(), prints: shared_prints(&prints) },
+            payload: Payload { seq: seq_of(key), raw_length, payload: payload.into(), prints: shared_prints(&prints) },
         });
         Ok(rows.collect())
     }

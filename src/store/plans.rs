@@ -1,10 +1,9 @@
 //! Plan states of jobs.
 
-use super::columns::id;
+use super::columns::stored;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::hot::MovePlanRow;
-use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, plan};
 use crate::domain::ids::JobId;
@@ -30,14 +29,8 @@ impl ReadOp for LoadAgenda {
     type Output = Vec<(JobId, Timestamp)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows = plan::table.filter(plan::next_at.is_not_null()).select((plan::job_id, plan::next_at));
-        let mut out = Vec::new();
-        // Row by row: a million of them as texts would take more memory than the agenda itself.
-        for row in rows.load_iter::<(String, Option<i64>), diesel::connection::DefaultLoadingMode>(from.conn)? {
-            let (job, at) = row?;
-            out.extend(at.map(|at| id(&job).map(|job| (job, Timestamp(at)))).transpose()?);
-        }
-        Ok(out)
+        let rows = plan::table.filter(plan::next_at.is_not_null());
+        Ok(rows.select((plan::job_id, plan::next_at.assume_not_null())).load(from.conn)?)
     }
 }
 
@@ -49,12 +42,11 @@ impl ReadOp for JobsFromLater {
     type Output = Vec<JobId>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let after = self.0.0;
+        let after = self.0;
         let others = plan::asked_from.gt(after).or(plan::last_fire.gt(after)).assume_not_null();
         let is_later = plan::decided_until.gt(after).or(plan::rest_from.gt(after)).or(others);
         let on = job::table.filter(job::is_enabled.eq(true)).filter(job::is_deleted.eq(false)).select(job::id);
-        let rows = plan::table.filter(is_later).filter(plan::job_id.eq_any(on)).select(plan::job_id);
-        rows.load::<String>(from.conn)?.iter().map(|job| id(job)).collect()
+        Ok(plan::table.filter(is_later).filter(plan::job_id.eq_any(on)).select(plan::job_id).load(from.conn)?)
     }
 }
 
@@ -80,42 +72,25 @@ impl WriteOp for MovePlan {
     }
 }
 
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = plan)]
-struct PlanRow {
-    job_id: String,
-    decided_until: i64,
-    next_at: Option<i64>,
-    asked_at: Option<i64>,
-    rest_from: i64,
-    last_fire: Option<i64>,
-    fires: i64,
-    failures: i64,
-    asked_from: Option<i64>,
-    fired_until: Option<i64>,
-}
-
-impl From<PlanRow> for StoredPlan {
-    fn from(row: PlanRow) -> Self {
-        Self {
-            state: PlanState {
-                decided_until: Timestamp(row.decided_until),
-                asked_at: row.asked_at.map(Timestamp),
-                asked_from: row.asked_from.map(Timestamp),
-                rest_from: Timestamp(row.rest_from),
-                last_fire: row.last_fire.map(Timestamp),
-                fired_until: row.fired_until.map(Timestamp),
-                fires: row.fires as u64,
-                failures: row.failures as u32,
-            },
-            next_at: row.next_at.map(Timestamp),
-        }
+stored! {
+    StoredPlan from plan {
+        next_at: Option<Timestamp>,
+    } {
+        decided_until: Timestamp,
+        asked_at: Option<Timestamp>,
+        asked_from: Option<Timestamp>,
+        rest_from: Timestamp,
+        last_fire: Option<Timestamp>,
+        fired_until: Option<Timestamp>,
+        fires: u64,
+        failures: u32,
     }
+    state: PlanState { decided_until, asked_at, asked_from, rest_from, last_fire, fired_until, fires, failures },
 }
 
-pub(super) fn load_plans(conn: &mut Conn, keys: &[String]) -> Result<HashMap<String, StoredPlan>, StoreError> {
-    let rows: Vec<PlanRow> = plan::table.filter(plan::job_id.eq_any(keys)).select(PlanRow::as_select()).load(conn)?;
-    Ok(rows.into_iter().map(|row| (row.job_id.clone(), row.into())).collect())
+pub(super) fn load_plans(conn: &mut Conn, jobs: &[JobId]) -> Result<HashMap<JobId, StoredPlan>, StoreError> {
+    let rows = plan::table.filter(plan::job_id.eq_any(jobs)).select((plan::job_id, StoredPlan::as_select()));
+    Ok(rows.load(conn)?.into_iter().collect())
 }
 
 /// Advances the plan. Fails if it is not in the expected state.
@@ -126,33 +101,33 @@ pub(super) fn move_plan(
     state: &PlanState,
     next_at: Option<Timestamp>,
 ) -> Result<(), StoreError> {
-    if MovePlanRow::new(job_key(job), was, state, next_at.map(|at| at.0)).execute(conn)? == 1 {
+    if MovePlanRow::new(job, was, state, next_at).execute(conn)? == 1 {
         return Ok(());
     }
-    let found = plan::table.find(job_key(job).text()).select(plan::fires).get_result::<i64>(conn).optional()?;
+    let found = plan::table.find(job).select(plan::fires).get_result::<i64>(conn).optional()?;
     Err(found.map_or(StoreError::NotFound, |_| StoreError::Conflict("plan".into())))
 }
 
-pub(super) fn insert_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {
+pub(super) fn insert_plan(conn: &mut Conn, job: JobId, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {
     diesel::insert_into(plan::table)
         .values((
-            plan::job_id.eq(key),
-            plan::decided_until.eq(state.decided_until.0),
-            plan::next_at.eq(next_at.map(|at| at.0)),
-            plan::asked_at.eq(state.asked_at.map(|at| at.0)),
-            plan::rest_from.eq(state.rest_from.0),
-            plan::last_fire.eq(state.last_fire.map(|at| at.0)),
+            plan::job_id.eq(job),
+            plan::decided_until.eq(state.decided_until),
+            plan::next_at.eq(next_at),
+            plan::asked_at.eq(state.asked_at),
+            plan::rest_from.eq(state.rest_from),
+            plan::last_fire.eq(state.last_fire),
             plan::fires.eq(state.fires as i64),
             plan::failures.eq(i64::from(state.failures)),
-            plan::asked_from.eq(state.asked_from.map(|at| at.0)),
-            plan::fired_until.eq(state.fired_until.map(|at| at.0)),
+            plan::asked_from.eq(state.asked_from),
+            plan::fired_until.eq(state.fired_until),
         ))
         .execute(conn)?;
     Ok(())
 }
 
 /// Records when a run of the job succeeded.
-pub(super) fn note_good_end(conn: &mut Conn, job: JobId, finish: i64) -> Result<(), StoreError> {
-    diesel::update(plan::table.find(job_key(job).text())).set(plan::ended_well.eq(finish)).execute(conn)?;
+pub(super) fn note_good_end(conn: &mut Conn, job: JobId, finish: Timestamp) -> Result<(), StoreError> {
+    diesel::update(plan::table.find(job)).set(plan::ended_well.eq(finish)).execute(conn)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::beside;
 use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
-use super::columns::{Hex, block_key, block_keys, id, seq_of};
+use super::columns::{block_key, block_keys, seq_of};
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::failures;
@@ -172,19 +172,18 @@ impl WriteOp for DiscardResults {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Discarded, StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
-        let with_results = [BlockState::Success.number(), BlockState::Failed.number()];
+        let with_results = [BlockState::Success, BlockState::Failed];
         let is_it = block::key.eq(block_key(self.no, self.seq)).and(block::acked.eq(false)).and(block::state.eq_any(with_results));
-        type Row = (i32, i32, i32, Option<i32>, Option<String>);
+        type Row = (u32, u32, u32, Option<i32>, Option<NodeId>);
         let row: Option<Row> = block::table
             .filter(is_it)
             .select((block::success, block::error, block::attempt, block::segment, block::node_id))
             .get_result(tx.conn)
             .optional()?;
         let Some((success, error, attempt, segment, node)) = row else { return Err(why_unchanged(tx.conn, self.no, self.seq)) };
-        let node = node.as_deref().map(id).transpose()?;
         diesel::update(block::table.find(block_key(self.no, self.seq)))
             .set((
-                block::state.eq(BlockState::Retry.number()),
+                block::state.eq(BlockState::Retry),
                 block::success.eq(0),
                 block::error.eq(0),
                 block::segment.eq(None::<i32>),
@@ -200,7 +199,7 @@ impl WriteOp for DiscardResults {
         if let Some(segment) = segment {
             tx.settlement.release(segment, 1);
         }
-        Ok(Discarded { success: success as u32, error: error as u32, attempt: attempt as u32, node })
+        Ok(Discarded { success, error, attempt, node })
     }
 }
 
@@ -330,7 +329,7 @@ impl ReadOp for NodeCounts {
     type Output = Vec<(Option<NodeId>, u64, u64, Timestamp)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (Option<String>, Option<i64>, Option<i64>, Option<i64>);
+        type Row = (Option<NodeId>, Option<u64>, Option<u64>, Option<Timestamp>);
         let (first, last) = block_keys(self.no);
         let rows: Vec<Row> = block::table
             .filter(block::key.between(first, last))
@@ -338,21 +337,16 @@ impl ReadOp for NodeCounts {
             .group_by(block::node_id)
             .select((block::node_id, sum(block::success), sum(block::error), max(block::finish_time)))
             .load(from.conn)?;
-        rows.into_iter()
-            .map(|(node, success, error, time)| {
-                let node = node.as_deref().map(id).transpose()?;
-                Ok((node, success.unwrap_or(0) as u64, error.unwrap_or(0) as u64, Timestamp(time.unwrap_or(0))))
-            })
-            .collect()
+        let counts = |(node, success, error, time): Row| (node, success.unwrap_or(0), error.unwrap_or(0), time.unwrap_or_default());
+        Ok(rows.into_iter().map(counts).collect())
     }
 }
 
 fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Result<usize, StoreError> {
     let state = if result.failed { BlockState::Failed } else { BlockState::Success };
-    let node = result.node.map(|node| Hex::of(node.0));
     let answer = Answer {
         key: block_key(result.no, result.seq),
-        state: state.number(),
+        state,
         attempt: result.attempt as i32,
         success: result.success as i32,
         error: result.error as i32,
@@ -361,8 +355,8 @@ fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Resul
         seg_offset: place.offset,
         seg_length: place.length,
         seg_check: place.check.map(i64::from),
-        finish_time: result.now.0,
-        node_id: node.as_ref().map(Hex::text),
+        finish_time: result.now,
+        node_id: result.node,
         exception: result.exception.as_deref(),
     };
     Ok(answer.execute(conn)?)

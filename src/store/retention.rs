@@ -333,7 +333,7 @@ impl ReadOp for OldChanges {
             let goes = !is_there
                 || at < self.before.0 && {
                     let later = job_history::table.filter(job_history::job_id.eq(&job_id)).filter(job_history::id.gt(id));
-                    let later = later.filter(job_history::at.lt(self.before.0)).select(job_history::id).limit(1);
+                    let later = later.filter(job_history::at.lt(self.before)).select(job_history::id).limit(1);
                     later.get_result::<i64>(from.conn).optional()?.is_some()
                 };
             if goes {

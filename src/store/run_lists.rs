@@ -1,10 +1,8 @@
 //! Lists of runs, with filters.
 
-use super::columns::id;
 use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
-use super::runs::RunRow;
 use super::schema::{job, run};
 use crate::domain::ids::{IdPart, Identity, JobId, TraceId};
 use crate::domain::job::JobKind;
@@ -47,7 +45,7 @@ impl ReadOp for ListRuns {
     type Output = Vec<Run>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        let mut query = run::table.select(RunRow::as_select()).into_boxed();
+        let mut query = run::table.select(Run::as_select()).into_boxed();
         if let Some(part) = &self.id {
             // Uses only the index of ids, because the rows are wide. A part of an id contains only digits, so it is safe in the text.
             let digits = part.digits();
@@ -58,10 +56,10 @@ impl ReadOp for ListRuns {
             query = query.filter(sql::<Bool>(&in_state(from.conn, state)));
         }
         if let Some(job) = self.job_id {
-            query = query.filter(run::job_id.eq(job.to_string()));
+            query = query.filter(run::job_id.eq(job));
         }
         if let Some(kind) = self.kind {
-            query = query.filter(run::kind.eq(kind.name()));
+            query = query.filter(run::kind.eq(kind));
         }
         if let Some(group) = &self.group {
             query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
@@ -79,17 +77,16 @@ impl ReadOp for ListRuns {
             query = query.filter(sql::<Bool>(&ids));
         }
         if let Some(from) = self.from {
-            query = query.filter(run::creation_time.ge(from.0));
+            query = query.filter(run::creation_time.ge(from));
         }
         if let Some(to) = self.to {
-            query = query.filter(run::creation_time.le(to.0));
+            query = query.filter(run::creation_time.le(to));
         }
         if let Some(no) = self.after_no {
             query = if self.ascending { query.filter(run::no.gt(no)) } else { query.filter(run::no.lt(no)) };
         }
         query = if self.ascending { query.order(run::no.asc()) } else { query.order(run::no.desc()) };
-        let rows = query.limit(self.limit as i64).load(from.conn)?;
-        rows.into_iter().map(TryInto::try_into).collect()
+        Ok(query.limit(self.limit as i64).load(from.conn)?)
     }
 }
 
@@ -101,13 +98,13 @@ impl ReadOp for OpenRuns {
     type Output = Vec<Identity>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
-        let rows: Vec<(i64, String)> = run::table
+        let rows: Vec<(i64, Identity)> = run::table
             .filter(sql::<Bool>(among_open(from.conn)))
             .filter(diesel::dsl::not(run::queued))
             .order(run::no)
             .select((run::no, run::identity))
             .load(from.conn)?;
-        rows.iter().map(|(_, identity)| id(identity)).collect()
+        Ok(rows.into_iter().map(|(_, identity)| identity).collect())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::alerts::{self, NewEvent};
 use super::attempts::{self, AttemptRow};
-use super::columns::{Hex, id};
 use super::dialect::{self, OnConflict};
 use super::error::StoreError;
 use super::hot::BeginRow;
@@ -54,9 +53,9 @@ impl WriteOp for RetryRun {
         attempts::record_end(tx.conn, self.no, ended)?;
         diesel::update(run::table.find(self.no))
             .set((
-                run::state.eq(RunState::Pending.name()),
+                run::state.eq(RunState::Pending),
                 run::attempt.eq(self.attempt as i32),
-                run::not_before.eq(self.not_before.0),
+                run::not_before.eq(self.not_before),
                 run::reason.eq(&self.reason),
                 run::worker_id.eq(None::<String>),
                 run::start_returned.eq(false),
@@ -92,9 +91,7 @@ impl WriteOp for BeginRun {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let worker = self.worker.map(|worker| Hex::of(worker.0));
-        let row = BeginRow { no: self.no, epoch: self.epoch, state: self.state.name(), worker, now: self.now.0 };
-        if row.execute(tx.conn)? == 0 {
+        if BeginRow(self).execute(tx.conn)? == 0 {
             return tx.refuse_epoch(self.no);
         }
         if let Some((attempt, began)) = self.again {
@@ -105,7 +102,7 @@ impl WriteOp for BeginRun {
         }
         if self.may_be_late {
             let names = (run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null(), run::rules);
-            let first = run::table.find(self.no).filter(run::start_time.eq(self.now.0)).filter(run::planned_at.is_not_null());
+            let first = run::table.find(self.no).filter(run::start_time.eq(self.now)).filter(run::planned_at.is_not_null());
             if let Some(late) = first.select(names).get_result(tx.conn).optional()? {
                 alerts::note_begin(tx.conn, &late, self.now)?;
             }
@@ -145,7 +142,7 @@ impl<T: WriteOp> WriteOp for WithNext<T> {
             attempts::record(tx.conn, self.no, last)?;
         }
         if let Some(next) = self.next {
-            let row = (run_next::run_no.eq(self.no), run_next::at.eq(next.at.0), run_next::asked_from.eq(next.from.map(|at| at.0)));
+            let row = (run_next::run_no.eq(self.no), run_next::at.eq(next.at), run_next::asked_from.eq(next.from));
             let rule = "(run_no) DO UPDATE SET at = excluded.at, asked_from = excluded.asked_from";
             diesel::insert_into(run_next::table).values(row).with_conflict_rule(rule).execute(tx.conn)?;
         }
@@ -161,9 +158,8 @@ impl ReadOp for NextOf {
     type Output = Option<NextAsked>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let row = run_next::table.find(self.0).select((run_next::at, run_next::asked_from));
-        let row: Option<(i64, Option<i64>)> = row.get_result(from.conn).optional()?;
-        Ok(row.map(|(at, asked)| NextAsked { at: Timestamp(at), from: asked.map(Timestamp) }))
+        let row = run_next::table.find(self.0).select((run_next::at, run_next::asked_from)).get_result(from.conn).optional()?;
+        Ok(row.map(|(at, from)| NextAsked { at, from }))
     }
 }
 
@@ -197,21 +193,21 @@ impl WriteOp for SettleRun {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
         if let Some(identity) = self.ended {
-            let ended = run::table.filter(run::identity.eq(identity.to_string()));
+            let ended = run::table.filter(run::identity.eq(identity));
             let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::no, run::state, run::finish_time));
-            if let Some((no, state, finish)) = ended.get_result::<(i64, String, Option<i64>)>(tx.conn).optional()? {
+            if let Some((no, state, finish)) = ended.get_result::<(i64, RunState, Option<Timestamp>)>(tx.conn).optional()? {
                 diesel::delete(run_next::table.find(no)).execute(tx.conn)?;
-                if state == RunState::Success.name() {
-                    plans::note_good_end(tx.conn, self.job_id, finish.unwrap_or(0))?;
+                if state == RunState::Success {
+                    plans::note_good_end(tx.conn, self.job_id, finish.unwrap_or_default())?;
                 }
                 logs::insert_lines(tx.conn, no, &self.lines)?;
             }
         }
         if let Some(identity) = self.release {
-            let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
+            let row = run::table.filter(run::identity.eq(identity)).filter(run::finish_time.is_null());
             // Not NULL: this distinguishes a run that was queued from one that may have begun already.
             diesel::update(row)
-                .set((run::queued.eq(false), run::not_before.eq(self.now.0), run::reason.eq(None::<String>)))
+                .set((run::queued.eq(false), run::not_before.eq(self.now), run::reason.eq(None::<String>)))
                 .execute(tx.conn)?;
         }
         alerts::insert_all(tx.conn, &self.events)
@@ -231,9 +227,6 @@ pub struct OpenRun {
     pub is_ahead: bool,
 }
 
-/// Job, run, whether it is queued, the time until which it waits, its scheduled time and its attempt.
-type OpenRow = (String, String, bool, Option<i64>, Option<i64>, i32);
-
 /// The open runs of a job, the oldest first.
 #[derive(Debug, Clone)]
 pub struct OpenRunsOf(pub Vec<JobId>);
@@ -242,20 +235,18 @@ impl ReadOp for OpenRunsOf {
     type Output = Vec<(JobId, OpenRun)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
-        let rows: Vec<OpenRow> = run::table
-            .filter(run::job_id.eq_any(keys))
+        let rows: Vec<_> = run::table
+            .filter(run::job_id.eq_any(&self.0))
             .filter(is_open)
             .order(run::no)
             .select((run::job_id, run::identity, run::queued, run::not_before, run::planned_at, run::attempt))
             .load(from.conn)?;
         let open = rows.into_iter().map(|(job, identity, queued, not_before, planned_at, attempt)| {
-            let not_before = not_before.map(Timestamp);
-            let is_ahead = Run::waits_for_plan(attempt as u32, planned_at.map(Timestamp), not_before);
-            Ok((id(&job)?, OpenRun { identity: id(&identity)?, queued, not_before, is_ahead }))
+            let is_ahead = Run::waits_for_plan(attempt, planned_at, not_before);
+            (job, OpenRun { identity, queued, not_before, is_ahead })
         });
-        open.collect()
+        Ok(open.collect())
     }
 }
 
@@ -268,16 +259,16 @@ impl ReadOp for UnsettledJobs {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let flagged = diesel::dsl::sql::<diesel::sql_types::Bool>(dialect::by_database(from.conn, "follow = 1", "follow = TRUE"));
-        let ended: Vec<(String, String)> = run::table
+        let ended: Vec<(JobId, Identity)> = run::table
             .filter(flagged)
             .filter(run::finish_time.is_not_null())
             .order(run::no)
             .select((run::job_id, run::identity))
             .load(from.conn)?;
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
-        let waiting: Vec<String> = run::table.filter(is_open).filter(run::queued).select(run::job_id).distinct().load(from.conn)?;
-        let ended = ended.into_iter().map(|(job, identity)| Ok((id(&job)?, Some(id(&identity)?))));
-        ended.chain(waiting.into_iter().map(|job| Ok((id(&job)?, None)))).collect()
+        let waiting: Vec<JobId> = run::table.filter(is_open).filter(run::queued).select(run::job_id).distinct().load(from.conn)?;
+        let ended = ended.into_iter().map(|(job, identity)| (job, Some(identity)));
+        Ok(ended.chain(waiting.into_iter().map(|job| (job, None))).collect())
     }
 }
 
@@ -297,11 +288,11 @@ impl ReadOp for OverdueJobs {
         #[derive(QueryableByName)]
         struct Row {
             #[diesel(sql_type = Text)]
-            job_id: String,
+            job_id: JobId,
             #[diesel(sql_type = Nullable<Text>)]
-            identity: Option<String>,
+            identity: Option<Identity>,
         }
-        let (before, limit) = (self.before.0, self.limit as i64);
+        let (before, limit) = (self.before, self.limit as i64);
         let flagged = dialect::by_database(from.conn, "INDEXED BY run_follow WHERE follow = 1", "WHERE follow = TRUE");
         let ended = format!(
             "SELECT job_id, identity FROM run {flagged} AND finish_time <= $1 \
@@ -318,7 +309,7 @@ impl ReadOp for OverdueJobs {
         );
         let waiting = diesel::sql_query(waiting).bind::<BigInt, _>(before).bind::<BigInt, _>(limit);
         rows.extend(waiting.load::<Row>(from.conn)?);
-        rows.into_iter().map(|row| Ok((id(&row.job_id)?, row.identity.as_deref().map(id).transpose()?))).collect()
+        Ok(rows.into_iter().map(|row| (row.job_id, row.identity)).collect())
     }
 }
 
@@ -335,12 +326,11 @@ impl ReadOp for DeadRuns {
     type Output = Vec<Run>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        let key = self.job_id.to_string();
-        let again = run::table.filter(run::job_id.eq(&key)).filter(run::retry_of.is_not_null());
-        let repeated: Vec<String> = again.select(run::retry_of.assume_not_null()).load(from.conn)?;
-        let failed = run::table.filter(run::job_id.eq(&key)).filter(run::state.eq(RunState::Failed.name()));
+        let again = run::table.filter(run::job_id.eq(self.job_id)).filter(run::retry_of.is_not_null());
+        let repeated: Vec<Identity> = again.select(run::retry_of.assume_not_null()).load(from.conn)?;
+        let failed = run::table.filter(run::job_id.eq(self.job_id)).filter(run::state.eq(RunState::Failed));
         let rows = failed.filter(run::identity.ne_all(repeated)).order(run::no).limit(self.limit as i64);
-        super::runs::read_rows(rows.select(super::runs::RunRow::as_select()).load(from.conn)?)
+        Ok(rows.select(Run::as_select()).load(from.conn)?)
     }
 }
 
@@ -367,31 +357,30 @@ impl ReadOp for FindDead {
         const LOOKED_AT: i64 = 500;
         let (mut found, mut after) = (Vec::new(), 0);
         loop {
-            let mut query = run::table.filter(run::state.eq(RunState::Failed.name())).filter(run::no.gt(after)).order(run::no).into_boxed();
+            let mut query = run::table.filter(run::state.eq(RunState::Failed)).filter(run::no.gt(after)).order(run::no).into_boxed();
             let jobs = job::table.filter(job::is_deleted.eq(false)).select(job::id);
             query = match &self.group {
                 Some(group) => query.filter(run::job_id.eq_any(jobs.filter(job::group_name.eq(group)))),
                 None => query.filter(run::job_id.eq_any(jobs)),
             };
             if let Some(key) = self.job_id {
-                query = query.filter(run::job_id.eq(key.to_string()));
+                query = query.filter(run::job_id.eq(key));
             }
             if let Some(at) = self.from {
-                query = query.filter(run::creation_time.ge(at.0));
+                query = query.filter(run::creation_time.ge(at));
             }
             if let Some(at) = self.to {
-                query = query.filter(run::creation_time.le(at.0));
+                query = query.filter(run::creation_time.le(at));
             }
-            let rows = query.limit(LOOKED_AT).select(super::runs::RunRow::as_select()).load(from.conn)?;
-            let failed = super::runs::read_rows(rows)?;
+            let failed: Vec<Run> = query.limit(LOOKED_AT).select(Run::as_select()).load(from.conn)?;
             let is_last = (failed.len() as i64) < LOOKED_AT;
             let Some(last) = failed.last() else { return Ok(found) };
             after = last.no;
             // A run is retried by another run of the same job.
-            let keys: HashSet<String> = failed.iter().map(|run| run.job_id.to_string()).collect();
-            let again = run::table.filter(run::job_id.eq_any(keys)).filter(run::retry_of.is_not_null());
-            let repeated: HashSet<String> = again.select(run::retry_of.assume_not_null()).load(from.conn)?.into_iter().collect();
-            found.extend(failed.into_iter().filter(|run| !repeated.contains(&run.identity.to_string())));
+            let jobs: HashSet<JobId> = failed.iter().map(|run| run.job_id).collect();
+            let again = run::table.filter(run::job_id.eq_any(jobs)).filter(run::retry_of.is_not_null());
+            let repeated: HashSet<Identity> = again.select(run::retry_of.assume_not_null()).load(from.conn)?.into_iter().collect();
+            found.extend(failed.into_iter().filter(|run| !repeated.contains(&run.identity)));
             if is_last || found.len() >= self.limit {
                 found.truncate(self.limit);
                 return Ok(found);

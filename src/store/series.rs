@@ -23,7 +23,7 @@ impl WriteOp for AddToSeries {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         for ring in RINGS {
             let start = ring.start_of(self.at);
-            let row = series::table.find((ring.step_ms, start.0));
+            let row = series::table.find((ring.step_ms, start));
             let stored: Option<String> = row.select(series::content).get_result(tx.conn).optional()?;
             if let Some(stored) = stored {
                 let mut point = Point::of_text(&stored);
@@ -32,10 +32,11 @@ impl WriteOp for AddToSeries {
                 continue;
             }
             diesel::insert_into(series::table)
-                .values((series::step.eq(ring.step_ms), series::at.eq(start.0), series::content.eq(self.point.to_text())))
+                .values((series::step.eq(ring.step_ms), series::at.eq(start), series::content.eq(self.point.to_text())))
                 .execute(tx.conn)?;
             let of_ring = series::table.filter(series::step.eq(ring.step_ms));
-            let surplus: Option<i64> = of_ring.order(series::at.desc()).offset(ring.rows).select(series::at).first(tx.conn).optional()?;
+            let surplus: Option<Timestamp> =
+                of_ring.order(series::at.desc()).offset(ring.rows).select(series::at).first(tx.conn).optional()?;
             if let Some(last) = surplus {
                 diesel::delete(of_ring.filter(series::at.le(last))).execute(tx.conn)?;
             }
@@ -59,11 +60,11 @@ impl ReadOp for ReadSeries {
     type Output = BTreeMap<Timestamp, Point>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows: Vec<(i64, String)> = series::table
+        let rows: Vec<(Timestamp, String)> = series::table
             .filter(series::step.eq(self.ring.step_ms))
-            .filter(series::at.between(self.ring.start_of(self.from).0, self.to.0))
+            .filter(series::at.between(self.ring.start_of(self.from), self.to))
             .select((series::at, series::content))
             .load(from.conn)?;
-        Ok(rows.into_iter().map(|(at, content)| (Timestamp(at), Point::of_text(&content))).collect())
+        Ok(rows.into_iter().map(|(at, content)| (at, Point::of_text(&content))).collect())
     }
 }

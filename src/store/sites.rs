@@ -33,7 +33,7 @@ impl WriteOp for KeepSite {
                     .values((
                         site::name.eq(&*self.name),
                         site::state.eq(&row[..]),
-                        site::update_time.eq(self.now.0),
+                        site::update_time.eq(self.now),
                         site::held_by.eq(self.held_by.as_deref()),
                     ))
                     .with_conflict_rule(
@@ -86,7 +86,7 @@ impl WriteOp for KeepRobots {
                 robots::origin.eq(&*self.origin),
                 robots::agent.eq(&*self.agent),
                 robots::rules.eq(&self.rules),
-                robots::expire_time.eq(self.until.0),
+                robots::expire_time.eq(self.until),
             ))
             .with_conflict_rule("(origin, agent) DO UPDATE SET rules = excluded.rules, expire_time = excluded.expire_time")
             .execute(tx.conn)?;
@@ -108,8 +108,7 @@ impl ReadOp for RobotsOf {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let row = robots::table.find((&*self.origin, &*self.agent)).select((robots::rules, robots::expire_time));
-        let row: Option<(String, i64)> = row.get_result(from.conn).optional()?;
-        Ok(row.map(|(rules, until)| (rules, Timestamp(until))))
+        Ok(row.get_result(from.conn).optional()?)
     }
 }
 
@@ -132,12 +131,12 @@ impl WriteOp for PruneSites {
     type Output = usize;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
-        let expired = robots::table.filter(robots::expire_time.le(self.now.0)).select((robots::origin, robots::agent)).limit(Self::ROWS);
+        let expired = robots::table.filter(robots::expire_time.le(self.now)).select((robots::origin, robots::agent)).limit(Self::ROWS);
         let expired: Vec<(String, String)> = expired.load(tx.conn)?;
         for (origin, agent) in &expired {
             diesel::delete(robots::table.find((origin, agent))).execute(tx.conn)?;
         }
-        let old = site::table.filter(site::update_time.lt(self.now.0 - Self::AGE_MS)).select(site::name).limit(Self::ROWS);
+        let old = site::table.filter(site::update_time.lt(self.now.plus_ms(-Self::AGE_MS))).select(site::name).limit(Self::ROWS);
         let old: Vec<String> = old.load(tx.conn)?;
         diesel::delete(site::table.filter(site::name.eq_any(&old))).execute(tx.conn)?;
         Ok(expired.len() + old.len())

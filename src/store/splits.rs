@@ -44,7 +44,7 @@ impl WriteOp for SplitBlock {
         tx.check_epoch(self.no, self.epoch)?;
         let (stays, key) = (&self.stays, block_key(self.no, self.stays.seq));
         let changed = diesel::update(block::table.find(key))
-            .filter(block::state.eq_any([BlockState::Ready.number(), BlockState::Retry.number()]))
+            .filter(block::state.eq_any([BlockState::Ready, BlockState::Retry]))
             .set(block::requests.eq(stays.requests as i32))
             .execute(tx.conn)?;
         if changed == 0 {

@@ -1,6 +1,5 @@
 //! Orders of an operator for a run in progress.
 
-use super::columns::settings;
 use super::error::StoreError;
 use super::op::{Tx, WriteOp};
 use super::schema::run;
@@ -23,7 +22,7 @@ impl WriteOp for SetRunRules {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let row = run::table.filter(run::no.eq(self.no)).filter(run::epoch.eq(self.epoch));
-        let changed = diesel::update(row).set(run::rules.eq(&*settings(&self.rules)?)).execute(tx.conn)?;
+        let changed = diesel::update(row).set(run::rules.eq(&self.rules)).execute(tx.conn)?;
         if changed == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
     }
 }

@@ -1,20 +1,15 @@
 //! Between the attempts of a task, and at its end.
 
 use super::attempts::{self, AttemptRow};
-use super::columns::Hex;
-use super::dialect::Database;
 use super::error::StoreError;
-use super::hot::FollowRow;
+use super::hot::{FinishTaskRow, FollowRow};
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job_data, run, run_instance};
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
-use diesel::connection::Connection;
 use diesel::prelude::*;
-use diesel::query_builder::{AstPass, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -61,17 +56,17 @@ impl WriteOp for RetryTask {
         match self.instance {
             Some(instance) => diesel::update(run_instance::table.find((self.no, instance as i32)))
                 .set((
-                    run_instance::state.eq(RunState::Pending.name()),
+                    run_instance::state.eq(RunState::Pending),
                     run_instance::attempt.eq(self.attempt as i32),
                     run_instance::reason.eq(&self.reason),
                 ))
                 .execute(tx.conn)?,
             None => diesel::update(run::table.find(self.no))
                 .set((
-                    run::state.eq(RunState::Pending.name()),
+                    run::state.eq(RunState::Pending),
                     run::attempt.eq(self.attempt as i32),
                     run::error.eq(i64::from(self.failures)),
-                    run::not_before.eq(self.not_before.0),
+                    run::not_before.eq(self.not_before),
                     run::reason.eq(&self.reason),
                     run::worker_id.eq(None::<String>),
                 ))
@@ -118,80 +113,15 @@ impl WriteOp for FinishTask {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        let worker = self.worker.map(|worker| Hex::of(worker.0));
-        let end = End {
-            no: self.no,
-            epoch: self.epoch,
-            state: self.state.name(),
-            reason: self.reason.as_deref(),
-            result: self.result.as_deref(),
-            failures: i64::from(self.failures),
-            start_time: self.start_time.map(|at| at.0),
-            worker: worker.as_ref().map(Hex::text),
-            follow: self.follow,
-            update_by: self.by.as_deref(),
-            finish_time: self.now.0,
-        };
-        if end.execute(tx.conn)? == 0 {
+        if (FinishTaskRow { end: self, failures: i64::from(self.failures) }).execute(tx.conn)? == 0 {
             return tx.refuse_epoch(self.no);
         }
         if let Some((job, identity, data)) = &self.data {
-            super::job_data::put(tx.conn, Hex::of(job.0).text(), data, super::job_data::Left::Run(Hex::of(identity.0).text()), self.now)?;
+            super::job_data::put(tx.conn, *job, data, super::job_data::Left::Run(*identity), self.now)?;
         }
         Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
     }
 }
-
-/// The end of a task as one statement: see [`super::hot`].
-#[derive(Debug)]
-struct End<'a> {
-    no: i64,
-    epoch: i64,
-    state: &'a str,
-    reason: Option<&'a str>,
-    result: Option<&'a str>,
-    failures: i64,
-    start_time: Option<i64>,
-    worker: Option<&'a str>,
-    follow: bool,
-    update_by: Option<&'a str>,
-    finish_time: i64,
-}
-
-impl QueryFragment<Database> for End<'_> {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
-        out.push_sql("UPDATE run SET state = ");
-        out.push_bind_param::<Text, _>(&self.state)?;
-        out.push_sql(", reason = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.reason)?;
-        out.push_sql(", result = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.result)?;
-        out.push_sql(", error = ");
-        out.push_bind_param::<BigInt, _>(&self.failures)?;
-        out.push_sql(", start_time = COALESCE(start_time, ");
-        out.push_bind_param::<Nullable<BigInt>, _>(&self.start_time)?;
-        out.push_sql("), worker_id = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.worker)?;
-        out.push_sql(", follow = follow OR ");
-        out.push_bind_param::<Bool, _>(&self.follow)?;
-        out.push_sql(", update_by = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.update_by)?;
-        out.push_sql(", not_before = NULL, queued = FALSE, finish_time = ");
-        out.push_bind_param::<BigInt, _>(&self.finish_time)?;
-        out.push_sql(" WHERE no = ");
-        out.push_bind_param::<BigInt, _>(&self.no)?;
-        out.push_sql(" AND epoch = ");
-        out.push_bind_param::<BigInt, _>(&self.epoch)?;
-        Ok(())
-    }
-}
-
-impl QueryId for End<'_> {
-    type QueryId = End<'static>;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl<C: Connection> RunQueryDsl<C> for End<'_> {}
 
 /// The data that the last runs of jobs stored for the next ones, as JSON.
 #[derive(Debug, Clone)]
@@ -201,10 +131,8 @@ impl ReadOp for DataOf {
     type Output = HashMap<JobId, Arc<str>>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        let rows: Vec<(String, String)> =
-            job_data::table.filter(job_data::job_id.eq_any(keys)).select((job_data::job_id, job_data::data)).load(from.conn)?;
-        rows.into_iter().map(|(job, data)| Ok((super::columns::id(&job)?, data.into()))).collect()
+        let rows = job_data::table.filter(job_data::job_id.eq_any(&self.0)).select((job_data::job_id, job_data::data));
+        Ok(rows.load::<(JobId, String)>(from.conn)?.into_iter().map(|(job, data)| (job, data.into())).collect())
     }
 }
 
@@ -229,9 +157,9 @@ impl WriteOp for PlaceTasks {
                 .values((
                     run_instance::run_no.eq(self.no),
                     run_instance::instance.eq(i as i32),
-                    run_instance::peer.eq(peer.map(|peer| peer.to_string())),
+                    run_instance::peer.eq(*peer),
                     run_instance::attempt.eq(1),
-                    run_instance::state.eq(RunState::Pending.name()),
+                    run_instance::state.eq(RunState::Pending),
                 ))
                 .execute(tx.conn)?;
         }
@@ -269,12 +197,12 @@ impl WriteOp for EndInstance {
         tx.check_epoch(self.no, self.epoch)?;
         diesel::update(run_instance::table.find((self.no, self.instance as i32)))
             .set((
-                run_instance::state.eq(self.state.name()),
-                self.peer.map(|peer| run_instance::peer.eq(peer.to_string())),
+                run_instance::state.eq(self.state),
+                self.peer.map(|peer| run_instance::peer.eq(peer)),
                 run_instance::reason.eq(self.reason.as_deref()),
                 run_instance::result.eq(self.result.as_deref()),
-                run_instance::start_time.eq(self.start_time.map(|at| at.0)),
-                run_instance::finish_time.eq(self.now.0),
+                run_instance::start_time.eq(self.start_time),
+                run_instance::finish_time.eq(self.now),
             ))
             .execute(tx.conn)?;
         Ok(())
@@ -295,8 +223,8 @@ impl ReadOp for AverageTime {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let rows: Vec<(Option<i64>, Option<i64>)> = run::table
-            .filter(run::job_id.eq(self.job_id.to_string()))
-            .filter(run::state.eq(RunState::Success.name()))
+            .filter(run::job_id.eq(self.job_id))
+            .filter(run::state.eq(RunState::Success))
             .order(run::no.desc())
             .limit(self.runs)
             .select((run::start_time, run::finish_time))

@@ -1,6 +1,6 @@
 //! Stored records of workers, including the operator's admin state, which a reconnecting worker does not change.
 
-use super::columns::{damaged, from_json, id, json};
+use super::columns::{json, stored};
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -46,27 +46,27 @@ impl WriteOp for MeetWorker {
         let said = (
             worker_record::name.eq(known.name),
             worker_record::group_name.eq(known.group),
-            worker_record::version.eq(self.version.as_deref()),
+            worker_record::version.eq(&self.version),
             worker_record::tags.eq(json(&known.tags)?),
             worker_record::class_names.eq(json(&self.class_names)?),
             worker_record::slots.eq(self.slots.map(|slots| slots as i32)),
-            worker_record::last_seen.eq(self.now.0),
+            worker_record::last_seen.eq(self.now),
         );
         diesel::insert_into(worker_record::table)
             .values((
-                worker_record::id.eq(self.worker.to_string()),
+                worker_record::id.eq(self.worker),
                 said,
-                worker_record::state.eq(WorkerState::Enabled.name()),
-                worker_record::update_time.eq(self.now.0),
-                worker_record::creation_time.eq(self.now.0),
-                worker_record::create_by.eq(self.by.as_deref()),
+                worker_record::state.eq(WorkerState::Enabled),
+                worker_record::update_time.eq(self.now),
+                worker_record::creation_time.eq(self.now),
+                worker_record::create_by.eq(&self.by),
             ))
             .with_conflict_rule(
                 "(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, version = excluded.version, \
                 tags = excluded.tags, class_names = excluded.class_names, slots = excluded.slots, last_seen = excluded.last_seen",
             )
             .execute(tx.conn)?;
-        worker_record::table.find(self.worker.to_string()).select(WorkerRow::as_select()).get_result(tx.conn)?.try_into()
+        Ok(worker_record::table.find(self.worker).select(WorkerRecord::as_select()).get_result(tx.conn)?)
     }
 }
 
@@ -97,17 +97,17 @@ impl WriteOp for EnterWorker {
             worker_record::name.eq(known.name),
             worker_record::group_name.eq(known.group),
             worker_record::tags.eq(json(&known.tags)?),
-            worker_record::last_seen.eq(self.now.0),
+            worker_record::last_seen.eq(self.now),
         );
         diesel::insert_into(worker_record::table)
             .values((
-                worker_record::id.eq(self.worker.to_string()),
+                worker_record::id.eq(self.worker),
                 said,
                 worker_record::class_names.eq("[]"),
-                worker_record::state.eq(WorkerState::Enabled.name()),
-                worker_record::update_time.eq(self.now.0),
-                worker_record::creation_time.eq(self.now.0),
-                worker_record::create_by.eq(self.by.as_deref()),
+                worker_record::state.eq(WorkerState::Enabled),
+                worker_record::update_time.eq(self.now),
+                worker_record::creation_time.eq(self.now),
+                worker_record::create_by.eq(&self.by),
             ))
             .with_conflict_rule(
                 "(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, tags = excluded.tags, \
@@ -120,22 +120,21 @@ impl WriteOp for EnterWorker {
 
 /// The stored identifying data of a worker.
 fn known(conn: &mut Conn, worker: WorkerId) -> Result<Known, StoreError> {
-    let row = worker_record::table.find(worker.to_string());
-    let row = row.select((worker_record::name, worker_record::group_name, worker_record::tags));
-    let row: Option<(Option<String>, Option<String>, String)> = row.get_result(conn).optional()?;
-    row.map_or(Ok(Known::default()), |(name, group, tags)| Ok(Known { name, group, tags: from_json(&tags)? }))
+    let row = worker_record::table.find(worker).select((worker_record::name, worker_record::group_name, worker_record::tags));
+    let row = row.get_result(conn).optional()?;
+    Ok(row.map_or_else(Known::default, |(name, group, tags)| Known { name, group, tags }))
 }
 
 /// The workers of a group get another group name. Returns the workers.
 pub(super) fn regroup(conn: &mut Conn, old: &str, new: &str) -> Result<Vec<WorkerId>, StoreError> {
     let rows = worker_record::table.filter(worker_record::group_name.is_not_null());
-    let rows: Vec<(String, Option<String>)> = rows.select((worker_record::id, worker_record::group_name)).load(conn)?;
+    let rows: Vec<(WorkerId, Option<String>)> = rows.select((worker_record::id, worker_record::group_name)).load(conn)?;
     // Compares like the worker pool.
     let theirs = rows.into_iter().filter(|(_, group)| group.as_ref().is_some_and(|group| group.eq_ignore_ascii_case(old)));
     let mut workers = Vec::new();
-    for (key, _) in theirs {
-        diesel::update(worker_record::table.find(&key)).set(worker_record::group_name.eq(new)).execute(conn)?;
-        workers.push(id(&key)?);
+    for (worker, _) in theirs {
+        diesel::update(worker_record::table.find(worker)).set(worker_record::group_name.eq(new)).execute(conn)?;
+        workers.push(worker);
     }
     Ok(workers)
 }
@@ -159,24 +158,22 @@ impl WriteOp for OrderWorker {
     type Output = WorkerRecord;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<WorkerRecord, StoreError> {
-        let key = self.worker.to_string();
-        let row = worker_record::table.find(&key);
-        let was: WorkerRecord =
-            row.select(WorkerRow::as_select()).get_result(tx.conn).optional()?.ok_or(StoreError::NotFound)?.try_into()?;
+        let row = worker_record::table.find(self.worker);
+        let was: WorkerRecord = row.select(WorkerRecord::as_select()).get_result(tx.conn)?;
         let state = was.state.after(self.order).ok_or_else(|| StoreError::Conflict("kicked".into()))?;
         if state == was.state && state.is_open() {
             return Ok(was);
         }
         diesel::update(row)
             .set((
-                worker_record::state.eq(state.name()),
+                worker_record::state.eq(state),
                 worker_record::reason.eq(self.reason.as_deref().filter(|_| !state.is_open())),
-                worker_record::by.eq(self.by.as_deref()),
+                worker_record::by.eq(&self.by),
                 // If two orders come in one millisecond, the later one counts.
-                worker_record::update_time.eq(self.now.0.max(was.update_time.0 + 1)),
+                worker_record::update_time.eq(self.now.max(was.update_time.plus_ms(1))),
             ))
             .execute(tx.conn)?;
-        row.select(WorkerRow::as_select()).get_result(tx.conn)?.try_into()
+        Ok(row.select(WorkerRecord::as_select()).get_result(tx.conn)?)
     }
 }
 
@@ -188,7 +185,7 @@ impl WriteOp for ForgetWorker {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let gone = diesel::delete(worker_record::table.find(self.0.to_string())).execute(tx.conn)?;
+        let gone = diesel::delete(worker_record::table.find(self.0)).execute(tx.conn)?;
         release_id(tx.conn, PeerId::Worker(self.0))?;
         if gone == 0 { Err(StoreError::NotFound) } else { Ok(()) }
     }
@@ -202,8 +199,7 @@ impl ReadOp for GetWorker {
     type Output = Option<WorkerRecord>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let row = worker_record::table.find(self.0.to_string()).select(WorkerRow::as_select());
-        row.get_result(from.conn).optional()?.map(TryInto::try_into).transpose()
+        Ok(worker_record::table.find(self.0).select(WorkerRecord::as_select()).get_result(from.conn).optional()?)
     }
 }
 
@@ -224,17 +220,17 @@ impl ReadOp for ListWorkerRecords {
     type Output = Vec<WorkerRecord>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let mut query = worker_record::table.select(WorkerRow::as_select()).order(worker_record::id).into_boxed();
+        let mut query = worker_record::table.select(WorkerRecord::as_select()).order(worker_record::id).into_boxed();
         if let Some(state) = self.state {
-            query = query.filter(worker_record::state.eq(state.name()));
+            query = query.filter(worker_record::state.eq(state));
         }
         if let Some(group) = &self.group {
             query = query.filter(worker_record::group_name.eq(group));
         }
         if let Some(after) = self.after {
-            query = query.filter(worker_record::id.gt(after.to_string()));
+            query = query.filter(worker_record::id.gt(after));
         }
-        query.limit(self.limit as i64).load(from.conn)?.into_iter().map(TryInto::try_into).collect()
+        Ok(query.limit(self.limit as i64).load(from.conn)?)
     }
 }
 
@@ -250,59 +246,38 @@ impl WriteOp for PruneWorkers {
     type Output = usize;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
-        let ended = worker::table.filter(worker::disconnect_time.is_not_null()).filter(worker::disconnect_time.lt(self.before.0));
+        let ended = worker::table.filter(worker::disconnect_time.is_not_null()).filter(worker::disconnect_time.lt(self.before));
         let ids: Vec<i64> = ended.order(worker::disconnect_time).limit(ROWS).select(worker::id).load(tx.conn)?;
         let mut gone = diesel::delete(worker::table.filter(worker::id.eq_any(ids))).execute(tx.conn)?;
         let here = worker::table.filter(worker::disconnect_time.is_null()).select(worker::connection_id);
         let silent = worker_record::table
-            .filter(worker_record::state.eq(WorkerState::Enabled.name()))
-            .filter(worker_record::last_seen.lt(self.before.0))
+            .filter(worker_record::state.eq(WorkerState::Enabled))
+            .filter(worker_record::last_seen.lt(self.before))
             .filter(worker_record::id.ne_all(here));
-        let ids: Vec<String> = silent.limit(ROWS).select(worker_record::id).load(tx.conn)?;
+        let ids: Vec<WorkerId> = silent.limit(ROWS).select(worker_record::id).load(tx.conn)?;
         gone += diesel::delete(worker_record::table.filter(worker_record::id.eq_any(ids))).execute(tx.conn)?;
         gone += release_unknown_workers(tx.conn, self.before)?;
         Ok(gone)
     }
 }
 
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = worker_record)]
-struct WorkerRow {
-    id: String,
-    name: Option<String>,
-    group_name: Option<String>,
-    version: Option<String>,
-    tags: String,
-    class_names: String,
-    slots: Option<i32>,
-    state: String,
-    reason: Option<String>,
-    by: Option<String>,
-    update_time: i64,
-    creation_time: i64,
-    last_seen: i64,
-    create_by: Option<String>,
-}
-
-impl TryFrom<WorkerRow> for WorkerRecord {
-    type Error = StoreError;
-
-    fn try_from(row: WorkerRow) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: id(&row.id)?,
-            name: row.name,
-            group: row.group_name,
-            version: row.version,
-            tags: from_json(&row.tags)?,
-            class_names: from_json(&row.class_names)?,
-            slots: row.slots.map(|slots| slots as u32),
-            state: WorkerState::named(&row.state).ok_or_else(|| damaged("state of a worker", &row.state))?,
-            reason: row.reason,
-            by: row.by,
-            update_time: Timestamp(row.update_time),
-            creation_time: Timestamp(row.creation_time),
-            last_seen: Timestamp(row.last_seen),
-            create_by: row.create_by,
-        })
+stored! {
+    WorkerRecord from worker_record {
+        id: WorkerId,
+        name: Option<String>,
+        version: Option<String>,
+        tags: Vec<String>,
+        class_names: Vec<String>,
+        slots: Option<u32>,
+        state: WorkerState,
+        reason: Option<String>,
+        by: Option<String>,
+        update_time: Timestamp,
+        creation_time: Timestamp,
+        last_seen: Timestamp,
+        create_by: Option<String>,
+    } {
+        group_name: Option<String>,
     }
+    group: group_name,
 }

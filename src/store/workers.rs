@@ -1,6 +1,5 @@
 //! Workers: which class each one watched, and when. Rows stay; an ended watch has its end time.
 
-use super::columns::{Hex, id};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{worker, worker_record};
@@ -23,18 +22,17 @@ impl WriteOp for WatchClasses {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = Hex::of(self.worker.0);
-        let open = worker::table.filter(worker::connection_id.eq(key.text())).filter(worker::disconnect_time.is_null());
+        let open = worker::table.filter(worker::connection_id.eq(self.worker)).filter(worker::disconnect_time.is_null());
         let mut watched: Vec<String> = open.select(worker::full_class_name).load(tx.conn)?;
         for gone in watched.iter().filter(|name| !self.class_names.contains(name)) {
-            diesel::update(open.filter(worker::full_class_name.eq(gone))).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+            diesel::update(open.filter(worker::full_class_name.eq(gone))).set(worker::disconnect_time.eq(self.now)).execute(tx.conn)?;
         }
         for name in &self.class_names {
             if watched.contains(name) {
                 continue;
             }
             diesel::insert_into(worker::table)
-                .values((worker::full_class_name.eq(name), worker::connection_id.eq(key.text()), worker::connect_time.eq(self.now.0)))
+                .values((worker::full_class_name.eq(name), worker::connection_id.eq(self.worker), worker::connect_time.eq(self.now)))
                 .execute(tx.conn)?;
             watched.push(name.clone());
         }
@@ -55,12 +53,10 @@ impl WriteOp for WorkerGone {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let open = worker::table
-            .filter(worker::connection_id.eq(Hex::of(self.worker.0).text().to_owned()))
-            .filter(worker::disconnect_time.is_null());
-        diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
-        let record = worker_record::table.find(self.worker.to_string());
-        diesel::update(record).set(worker_record::last_seen.eq(self.now.0)).execute(tx.conn)?;
+        let open = worker::table.filter(worker::connection_id.eq(self.worker)).filter(worker::disconnect_time.is_null());
+        diesel::update(open).set(worker::disconnect_time.eq(self.now)).execute(tx.conn)?;
+        let record = worker_record::table.find(self.worker);
+        diesel::update(record).set(worker_record::last_seen.eq(self.now)).execute(tx.conn)?;
         Ok(())
     }
 }
@@ -79,7 +75,7 @@ impl WriteOp for CloseWorkers {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<String>, StoreError> {
         let open = worker::table.filter(worker::disconnect_time.is_null());
         let names = open.select(worker::full_class_name).distinct().load(tx.conn)?;
-        diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+        diesel::update(open).set(worker::disconnect_time.eq(self.now)).execute(tx.conn)?;
         super::connections::close_all(tx.conn, self.now)?;
         Ok(names)
     }
@@ -95,7 +91,7 @@ pub struct ListWorkers {
 }
 
 /// A worker's watch of one class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable)]
 pub struct WorkerRow {
     /// Sequence number of the watch.
     pub id: i64,
@@ -126,22 +122,10 @@ impl ReadOp for ListWorkers {
     type Output = Vec<WorkerRow>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<WorkerRow>, StoreError> {
-        type Row = (i64, String, String, i64, Option<i64>);
         let mut watches = worker::table.into_boxed();
         if let Some(worker) = self.worker {
-            watches = watches.filter(worker::connection_id.eq(worker.to_string()));
+            watches = watches.filter(worker::connection_id.eq(worker));
         }
-        let rows: Vec<Row> = watches.order(worker::id.desc()).limit(self.limit as i64).load(from.conn)?;
-        rows.into_iter()
-            .map(|(row, full_class_name, connection, connect, disconnect)| {
-                Ok(WorkerRow {
-                    id: row,
-                    full_class_name,
-                    connection_id: id(&connection)?,
-                    connect_time: Timestamp(connect),
-                    disconnect_time: disconnect.map(Timestamp),
-                })
-            })
-            .collect()
+        Ok(watches.order(worker::id.desc()).limit(self.limit as i64).load(from.conn)?)
     }
 }

@@ -1,6 +1,5 @@
 //! Successors of jobs: checks that they exist, and that they do not form a loop.
 
-use super::columns::{from_json, id};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
@@ -88,14 +87,11 @@ fn fault_of(conn: &mut Conn, job: &Job, new: &[Job]) -> Result<Option<FlowFault>
     if job.is_deleted || job.successors.is_empty() {
         return Ok(None);
     }
-    let row = job::table.find(job.id.to_string()).select((job::name, job::is_deleted, job::successors));
-    let before: Option<(String, bool, Option<String>)> = row.get_result(conn).optional()?;
+    let row = job::table.find(job.id).select((job::name, job::is_deleted, job::successors));
+    let before: Option<(String, bool, Option<Vec<Successor>>)> = row.get_result(conn).optional()?;
     let (same_name, same_list) = match before {
         None => (false, false),
-        Some((name, is_deleted, list)) => {
-            let list: Vec<Successor> = list.as_deref().map(from_json).transpose()?.unwrap_or_default();
-            (name == job.name && !is_deleted, list == job.successors)
-        }
+        Some((name, is_deleted, list)) => (name == job.name && !is_deleted, list.unwrap_or_default() == job.successors),
     };
     if same_list && same_name && new.len() == 1 {
         return Ok(None);
@@ -121,7 +117,7 @@ fn fault_of(conn: &mut Conn, job: &Job, new: &[Job]) -> Result<Option<FlowFault>
         Walk::Loop(way) => {
             let name = |id: &JobId| match new.iter().find(|job| job.id == *id) {
                 Some(job) => Ok(job.name.clone()),
-                None => Ok(job::table.find(id.to_string()).select(job::name).get_result(conn)?),
+                None => Ok(job::table.find(id).select(job::name).get_result(conn)?),
             };
             Some(FlowFault::Loop(way.iter().map(name).collect::<Result<_, StoreError>>()?))
         }
@@ -141,16 +137,15 @@ fn resolve(conn: &mut Conn, name: &str, new: &[Job]) -> Result<Option<JobId>, St
 /// By id, else by name.
 pub(super) fn find_job(conn: &mut Conn, name: &str) -> Result<Option<JobId>, StoreError> {
     let living = job::table.filter(job::is_deleted.eq(false)).select(job::id);
-    if let Ok(key) = name.parse::<JobId>() {
-        let found: Option<String> = living.filter(job::id.eq(key.to_string())).get_result(conn).optional()?;
-        if let Some(text) = found {
-            return Ok(Some(id(&text)?));
-        }
+    if let Ok(key) = name.parse::<JobId>()
+        && let Some(found) = living.filter(job::id.eq(key)).get_result(conn).optional()?
+    {
+        return Ok(Some(found));
     }
-    living.filter(job::name.eq(name)).get_result::<String>(conn).optional()?.map(|text| id(&text)).transpose()
+    Ok(living.filter(job::name.eq(name)).get_result(conn).optional()?)
 }
 
 fn stored_successors(conn: &mut Conn, key: JobId) -> Result<Vec<Successor>, StoreError> {
-    let found: Option<Option<String>> = job::table.find(key.to_string()).select(job::successors).get_result(conn).optional()?;
-    found.flatten().as_deref().map(from_json).transpose().map(Option::unwrap_or_default)
+    let found: Option<Option<Vec<Successor>>> = job::table.find(key).select(job::successors).get_result(conn).optional()?;
+    Ok(found.flatten().unwrap_or_default())
 }

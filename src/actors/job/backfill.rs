@@ -71,7 +71,7 @@ impl LoadedJob {
             run.rules.by = by.clone();
             run.follow |= !allows;
             let (version, properties) = (known.job.version, known.properties());
-            let insert = InsertRun { run, version, fire: Some((planned_at, Kind::Backfill)), key: None };
+            let insert = InsertRun { run, marks: None, version, fire: Some((planned_at, Kind::Backfill)), key: None };
             let written = self.context.store.write(insert).await;
             let made = self.made(written, &properties, now)?;
             out.fires.push(BackfillFire { planned_at, identity: Some(made.identity) });

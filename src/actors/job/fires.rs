@@ -11,10 +11,9 @@ use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{BROKER, Run, RunRules, RunState};
 use crate::domain::schedule::{FireOutcome, JobPorts, Kind, Overlap, Policies, Row, job_core};
-use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{FireOf, InsertRun, Inserted, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoreError};
+use crate::store::{FireOf, InsertRun, Inserted, Marks, NewFire, OpenRun, Outcome, RecordSkip, RunOfKey, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -89,10 +88,10 @@ impl LoadedJob {
         };
         let known = self.living().await?;
         let mut run = known.new_run(now, queued)?;
-        known.fill_in(&mut run, &order)?;
+        let marks = known.fill_in(&mut run, &order)?;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let properties = known.properties();
-        let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
+        let insert = InsertRun { run, marks, version, fire, key: input.idempotency_key.clone() };
         // A follow-up of an ended run was accepted together with that run, so it must not be rejected.
         let store = &self.context.store;
         let inserted = if order.after.is_some() { store.write_unbounded(insert).await } else { store.write(insert).await };
@@ -127,8 +126,9 @@ impl LoadedJob {
             return None;
         }
         let run = known.new_run(now, false).and_then(|mut run| {
-            known.fill_in(&mut run, order)?;
-            let insert = InsertRun { run, version: known.job.version, fire: None, key: order.input.idempotency_key.clone() };
+            let marks = known.fill_in(&mut run, order)?;
+            let (version, key) = (known.job.version, order.input.idempotency_key.clone());
+            let insert = InsertRun { run, marks, version, fire: None, key };
             Ok((insert, known.properties()))
         });
         Some(run)
@@ -211,7 +211,7 @@ impl Known {
     /// The rows of a decision, with the runs that begin with them.
     pub(super) fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<Vec<NewFire>, Problem> {
         // Few rows, and nearly always one.
-        let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
+        let mut runs: Vec<(Timestamp, Box<Run>)> = Vec::new();
         for row in rows {
             if let FireOutcome::Fire { queued } = row.fate {
                 let mut run = self.planned_run(now, queued);
@@ -243,7 +243,7 @@ impl Known {
 
     /// A run for the plan. If the definition of the job is invalid, this creates a failed run with the reason, because a plan
     /// that cannot be decided would stop.
-    fn planned_run(&self, now: Timestamp, queued: bool) -> NewRun {
+    fn planned_run(&self, now: Timestamp, queued: bool) -> Run {
         self.new_run(now, queued).unwrap_or_else(|problem| {
             let mut run = self.bare_run(now, String::new());
             (run.state, run.reason, run.finish_time, run.follow) = (RunState::Failed, Some(problem.detail), Some(now), true);
@@ -251,27 +251,26 @@ impl Known {
         })
     }
 
-    /// Copies the values of a trigger into the run.
-    fn fill_in(&self, run: &mut NewRun, order: &TriggerOrder) -> Result<(), Problem> {
+    /// Copies the values of a trigger into the run. Returns the failures of another run that it begins with.
+    fn fill_in(&self, run: &mut Run, order: &TriggerOrder) -> Result<Option<Marks>, Problem> {
         if let Some(arguments) = &order.input.arguments {
             run.arguments = Some(arguments_text(self.job.job_type, arguments)?);
         }
         run.priority = order.input.priority.unwrap_or(run.priority);
         run.retry_of = order.retry_of;
         if let Some(trace) = &order.trace {
-            run.trace_id.clone_from(&trace.trace_id);
+            run.trace_id = Some(trace.trace_id.clone());
             run.rules.parent_span = trace.span;
         }
         run.rules.by.clone_from(&order.by);
         run.rules.after = order.after;
-        if let Some(first) = &order.first {
-            super::first_requests::fill_in(run, first)?;
-        }
-        super::input::check_arguments(run)
+        let marks = order.first.as_ref().map(|first| super::first_requests::fill_in(run, first)).transpose()?;
+        super::input::check_arguments(run)?;
+        Ok(marks)
     }
 
     /// A run with the current definition of the job.
-    pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
+    pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<Run, Problem> {
         let job = &self.job;
         let mut run = self.bare_run(now, class_of(job)?);
         if queued {
@@ -284,44 +283,24 @@ impl Known {
         Ok(run)
     }
 
-    fn bare_run(&self, now: Timestamp, class_name: String) -> NewRun {
+    fn bare_run(&self, now: Timestamp, class_name: String) -> Run {
         let job = &self.job;
-        let identity = Identity::at(now);
-        NewRun {
-            identity,
-            job_id: job.id,
+        Run {
             job_name: job.name.clone(),
             class_name,
             arguments: self.arguments.clone(),
-            state: RunState::Pending,
-            finish_time: None,
-            not_before: None,
-            queued: false,
-            reason: None,
             priority: job.priority,
-            download: DownloadSettings::default(),
-            queue: QueueSettings::default(),
-            kind: job.job_type,
             rules: RunRules {
                 timeout: self.core.rules.timeout,
                 late_after: self.core.rules.late_after,
                 retry: (self.core.rules.retry.limit > 0).then(|| self.core.rules.retry.clone()),
                 callback: job.callback.clone(),
-                by: None,
                 task: (job.job_type == JobKind::Task).then(|| self.task.clone()),
-                application: None,
                 data: self.data.clone(),
-                after: None,
-                parent_span: None,
-                paused_at: None,
-                requeues: None,
+                ..RunRules::default()
             },
             follow: self.follows(),
-            retry_of: None,
-            // The run gets its own trace. Both ids have 128 bits and are never 0.
-            trace_id: identity.to_string(),
-            creation_time: now,
-            marks: None,
+            ..Run::new(job.id, job.job_type, now)
         }
     }
 

@@ -4,12 +4,13 @@
 //! the actor of the new run finds them by the marks.
 
 use super::message::FirstRequests;
+use crate::domain::run::Run;
 use crate::protocol::failed;
 use crate::protocol::problem::Problem;
-use crate::store::{Marks, NewRun};
+use crate::store::Marks;
 
-/// Sets the first requests of a new run.
-pub(super) fn fill_in(run: &mut NewRun, first: &FirstRequests) -> Result<(), Problem> {
+/// Sets the first requests of a new run, whose failures are to be marked.
+pub(super) fn fill_in(run: &mut Run, first: &FirstRequests) -> Result<Marks, Problem> {
     let mut blocks = Vec::with_capacity(first.blocks.len());
     for (seq, entries, chosen) in &first.blocks {
         let (marked, count) = failed::marked(entries, chosen, run.identity).map_err(|why| {
@@ -23,10 +24,9 @@ pub(super) fn fill_in(run: &mut NewRun, first: &FirstRequests) -> Result<(), Pro
         blocks.push((*seq, entries.clone(), marked.into()));
     }
     run.rules.requeues = blocks.first().zip(blocks.last()).map(|(first, last)| (first.0, last.0));
-    run.marks = Some(Marks { no: first.no, blocks });
     // The origins of the failed requests are not those at which the crawl began.
     if run.download.start_origins.is_some() {
         run.download.start_origins.clone_from(&first.start_origins);
     }
-    Ok(())
+    Ok(Marks { no: first.no, blocks })
 }

@@ -12,7 +12,6 @@ use crate::domain::task::limits as task;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
 use crate::protocol::problem::Problem;
-use crate::store::NewRun;
 use std::sync::Arc;
 
 /// Maximum length of an idempotency key, in characters.
@@ -240,7 +239,7 @@ pub(super) fn application_of(job: &Job) -> Result<Option<Arc<ApplicationSettings
 }
 
 /// Validates the program arguments of a trigger.
-pub(super) fn check_arguments(run: &NewRun) -> Result<(), Problem> {
+pub(super) fn check_arguments(run: &Run) -> Result<(), Problem> {
     let Some(settings) = &run.rules.application else { return Ok(()) };
     settings.words(settings.said(run.arguments.as_deref())).map(drop).map_err(|detail| Problem::invalid("arguments", detail))
 }

@@ -13,12 +13,12 @@ use crate::actors::task::{Task, TaskEvent};
 use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{BrokerId, Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
-use crate::domain::run::{Run, RunRules, RunState};
+use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::Retry;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::RunOutput;
-use crate::store::{AdoptRun, GetRun, InsertRun, Member, NewRun, Store, StoreConfig, StoreError};
+use crate::store::{AdoptRun, GetRun, InsertRun, Member, Store, StoreConfig, StoreError};
 use actix::{Actor, Addr};
 use std::sync::Arc;
 
@@ -72,32 +72,12 @@ struct Stage {
 
 impl Stage {
     /// The stored run that a test changes before its actor starts.
-    async fn with(context: BrokerContext, recording: Recording, kind: JobKind, change: impl FnOnce(&mut NewRun)) -> Self {
+    async fn with(context: BrokerContext, recording: Recording, kind: JobKind, change: impl FnOnce(&mut Run)) -> Self {
         let identity = Identity::random();
-        let mut run = NewRun {
-            identity,
-            job_id: JobId::random(),
-            job_name: "j".into(),
-            class_name: "f".into(),
-            arguments: None,
-            state: RunState::Pending,
-            reason: None,
-            priority: 0,
-            download: Default::default(),
-            queue: Default::default(),
-            kind,
-            rules: RunRules::default(),
-            not_before: None,
-            queued: false,
-            follow: false,
-            retry_of: None,
-            marks: None,
-            trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
-            creation_time: Timestamp::now(),
-            finish_time: None,
-        };
+        let job = Run::new(JobId::random(), kind, Timestamp::now());
+        let mut run = Run { identity, job_name: "j".into(), class_name: "f".into(), ..job };
         change(&mut run);
-        context.store.write(InsertRun { run, version: 1, fire: None, key: None }).await.expect("inserted");
+        context.store.write(InsertRun { run, marks: None, version: 1, fire: None, key: None }).await.expect("inserted");
         Self { context, recording, identity }
     }
 
@@ -149,7 +129,7 @@ impl<K: Kind> Started<K> {
     }
 }
 
-fn on_stage(kind: JobKind, change: impl FnOnce(&mut NewRun), test: impl AsyncFnOnce(Stage)) {
+fn on_stage(kind: JobKind, change: impl FnOnce(&mut Run), test: impl AsyncFnOnce(Stage)) {
     let folder = tempfile::tempdir().expect("a folder");
     actix::System::new().block_on(async {
         let store = Store::open(&StoreConfig::new(folder.path().join("test.db"))).expect("a store");
@@ -182,7 +162,7 @@ fn a_fifth_kind_needs_only_what_is_its_own() {
 
 #[test]
 fn a_failed_attempt_is_stored_before_another_actor_starts() {
-    let retry = |run: &mut NewRun| run.rules.retry = Some(Retry { limit: 1, ..Retry::default() });
+    let retry = |run: &mut Run| run.rules.retry = Some(Retry { limit: 1, ..Retry::default() });
     on_stage(JobKind::Callback, retry, async |stage: Stage| {
         let actor = stage.start::<Fifth>(()).await;
         let (slow, ()) = (actor.stop("slowly"), actor.link.tell(RunState::Failed));
@@ -204,7 +184,7 @@ fn a_failed_attempt_is_stored_before_another_actor_starts() {
 
 #[test]
 fn a_stop_is_answered_when_it_is_stored() {
-    let later = |run: &mut NewRun| run.not_before = Some(Timestamp::now().plus_ms(10_000));
+    let later = |run: &mut Run| run.not_before = Some(Timestamp::now().plus_ms(10_000));
     on_stage(JobKind::Callback, later, async |stage: Stage| {
         let actor = stage.start::<Fifth>(()).await;
         let output = actor.stop("by hand").wait().await.expect("it stops");
@@ -216,7 +196,7 @@ fn a_stop_is_answered_when_it_is_stored() {
 
 #[test]
 fn a_message_that_comes_too_late_is_answered_with_the_end_of_the_run() {
-    let retry = |run: &mut NewRun| run.rules.retry = Some(Retry { limit: 1, ..Retry::default() });
+    let retry = |run: &mut Run| run.rules.retry = Some(Retry { limit: 1, ..Retry::default() });
     on_stage(JobKind::Callback, retry, async |stage: Stage| {
         for (expected, status) in [("busy", 503), ("run-over", 409)] {
             let actor = stage.start::<Fifth>(()).await;

@@ -4,10 +4,10 @@
 //! are made for that. The texts of statements are those of SQLite where both understand them (`store/dialect`).
 
 use super::super::candidate::Tables;
-use super::super::columns::id;
 use super::super::error::StoreError;
 use super::super::schema::meta;
 use crate::domain::database::{ServerUrl, SslMode};
+use crate::domain::ids::BrokerId;
 use crate::domain::leader::Turn;
 use diesel::connection::{
     AnsiTransactionManager, CacheSize, Connection, ConnectionSealed, Instrumentation, LoadConnection, SimpleConnection, TransactionManager,
@@ -359,11 +359,8 @@ pub(in crate::store) fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
 /// number, so that it can be found out what became of it; a number of PostgreSQL's would not do, because a server that crashed may give one
 /// again.
 pub(in crate::store) fn next_turn(conn: &mut PgConn) -> Result<Option<Turn>, StoreError> {
-    NextBatch.get_result::<(i64, String, i64)>(conn).optional()?.map(turn).transpose()
-}
-
-fn turn((term, leader, number): (i64, String, i64)) -> Result<Turn, StoreError> {
-    Ok(Turn { term, batch: Some((id(&leader)?, number)) })
+    let next = NextBatch.get_result(conn).optional()?;
+    Ok(next.map(|(term, leader, number)| Turn { term, batch: Some((leader, number)) }))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -402,14 +399,14 @@ pub(in crate::store) fn last_turn(url: &ServerUrl) -> Result<Option<Turn>, Store
         #[diesel(sql_type = BigInt)]
         term: i64,
         #[diesel(sql_type = Text)]
-        broker: String,
+        broker: BrokerId,
         #[diesel(sql_type = BigInt)]
         batch: i64,
     }
     let mut conn = PgConn::open(url, "SET lock_timeout = '2s'", Some(url.answer_limit()))?;
     let last =
         diesel::sql_query("SELECT term, broker, batch FROM leader WHERE id = 1 FOR UPDATE").get_result::<Last>(&mut conn).optional()?;
-    last.map(|last| turn((last.term, last.broker, last.batch))).transpose()
+    Ok(last.map(|last| Turn { term: last.term, batch: Some((last.broker, last.batch)) }))
 }
 
 /// Rolls back everything since [`begin`].

@@ -1,6 +1,10 @@
 //! Statements for every block.
 
+use super::super::blocks::BlockState;
 use super::super::dialect::Database;
+use super::{kept, statement};
+use crate::domain::ids::NodeId;
+use crate::domain::time::Timestamp;
 use diesel::connection::Connection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
@@ -10,7 +14,7 @@ use diesel::sql_types::{BigInt, Integer, Nullable, SmallInt, Text};
 #[derive(Debug)]
 pub(in crate::store) struct Answer<'a> {
     pub(in crate::store) key: i64,
-    pub(in crate::store) state: i16,
+    pub(in crate::store) state: BlockState,
     pub(in crate::store) attempt: i32,
     pub(in crate::store) success: i32,
     pub(in crate::store) error: i32,
@@ -19,51 +23,34 @@ pub(in crate::store) struct Answer<'a> {
     pub(in crate::store) seg_offset: i64,
     pub(in crate::store) seg_length: i64,
     pub(in crate::store) seg_check: Option<i64>,
-    pub(in crate::store) finish_time: i64,
-    pub(in crate::store) node_id: Option<&'a str>,
+    pub(in crate::store) finish_time: Timestamp,
+    pub(in crate::store) node_id: Option<NodeId>,
     pub(in crate::store) exception: Option<&'a str>,
 }
 
 impl QueryFragment<Database> for Answer<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
-        out.push_sql("UPDATE block SET state = ");
-        out.push_bind_param::<SmallInt, _>(&self.state)?;
-        out.push_sql(", attempt = ");
-        out.push_bind_param::<Integer, _>(&self.attempt)?;
-        out.push_sql(", success = ");
-        out.push_bind_param::<Integer, _>(&self.success)?;
-        out.push_sql(", error = ");
-        out.push_bind_param::<Integer, _>(&self.error)?;
-        out.push_sql(", bytes = ");
-        out.push_bind_param::<BigInt, _>(&self.bytes)?;
-        out.push_sql(", segment = ");
-        out.push_bind_param::<Integer, _>(&self.segment)?;
-        out.push_sql(", seg_offset = ");
-        out.push_bind_param::<BigInt, _>(&self.seg_offset)?;
-        out.push_sql(", seg_length = ");
-        out.push_bind_param::<BigInt, _>(&self.seg_length)?;
-        out.push_sql(", seg_check = ");
-        out.push_bind_param::<Nullable<BigInt>, _>(&self.seg_check)?;
-        out.push_sql(", finish_time = ");
-        out.push_bind_param::<BigInt, _>(&self.finish_time)?;
-        out.push_sql(", node_id = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.node_id)?;
-        out.push_sql(", exception = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.exception)?;
         // Only blocks that wait for a node have no results: states ready and retry.
-        out.push_sql(" WHERE \"key\" = ");
-        out.push_bind_param::<BigInt, _>(&self.key)?;
-        out.push_sql(" AND state IN (1, 16)");
-        Ok(())
+        statement!(out,
+            "UPDATE block SET state = ", SmallInt = &self.state;
+            ", attempt = ", Integer = &self.attempt;
+            ", success = ", Integer = &self.success;
+            ", error = ", Integer = &self.error;
+            ", bytes = ", BigInt = &self.bytes;
+            ", segment = ", Integer = &self.segment;
+            ", seg_offset = ", BigInt = &self.seg_offset;
+            ", seg_length = ", BigInt = &self.seg_length;
+            ", seg_check = ", Nullable<BigInt> = &self.seg_check;
+            ", finish_time = ", BigInt = &self.finish_time;
+            ", node_id = ", Nullable<Text> = &self.node_id;
+            ", exception = ", Nullable<Text> = &self.exception;
+            " WHERE \"key\" = ", BigInt = &self.key;
+            " AND state IN (1, 16)";
+        )
     }
 }
 
-impl QueryId for Answer<'_> {
-    type QueryId = Answer<'static>;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl<C: Connection> RunQueryDsl<C> for Answer<'_> {}
+kept!(Answer<'_>);
 
 /// Marks a block with results as acknowledged. Returns the segment of the results; no row if it was acknowledged before or has none.
 #[derive(Debug)]
@@ -73,10 +60,10 @@ pub(in crate::store) struct Acknowledge {
 
 impl QueryFragment<Database> for Acknowledge {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
-        out.push_sql("UPDATE block SET acked = TRUE WHERE \"key\" = ");
-        out.push_bind_param::<BigInt, _>(&self.key)?;
-        out.push_sql(" AND acked = FALSE AND finish_time IS NOT NULL RETURNING segment");
-        Ok(())
+        statement!(out,
+            "UPDATE block SET acked = TRUE WHERE \"key\" = ", BigInt = &self.key;
+            " AND acked = FALSE AND finish_time IS NOT NULL RETURNING segment";
+        )
     }
 }
 

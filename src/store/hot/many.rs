@@ -36,7 +36,7 @@ const MOST_BLOCKS: usize = 100;
 pub(in crate::store) fn insert_blocks(conn: &mut PgConn, no: i64, blocks: &[NewBlock], now: Timestamp) -> Result<(), StoreError> {
     for blocks in blocks.chunks(MOST_BLOCKS) {
         InsertBlocks {
-            state: BlockState::Ready.number(),
+            state: *BlockState::Ready.number(),
             now: now.0,
             keys: blocks.iter().map(|new| block_key(no, new.seq)).collect(),
             requests: blocks.iter().map(|new| new.requests as i32).collect(),

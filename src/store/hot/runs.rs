@@ -1,8 +1,11 @@
 //! Statements for the row of a run, from creation to end.
 
-use super::super::columns::Hex;
 use super::super::dialect::Database;
+use super::super::run_settling::BeginRun;
+use super::super::runs::{FinishRun, SetRunState, SetStartReturned};
+use super::super::tasks::FinishTask;
 use super::{kept, statement};
+use crate::domain::run::Run;
 use diesel::connection::Connection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
@@ -12,28 +15,8 @@ use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 /// `INSERT` with `RETURNING` that may find a duplicate.
 #[derive(Debug)]
 pub(in crate::store) struct InsertRow<'a> {
-    pub(in crate::store) identity: Hex,
-    pub(in crate::store) job_id: Hex,
-    pub(in crate::store) job_name: &'a str,
-    pub(in crate::store) class_name: &'a str,
-    pub(in crate::store) arguments: Option<&'a str>,
-    pub(in crate::store) state: &'a str,
-    pub(in crate::store) reason: Option<&'a str>,
-    pub(in crate::store) priority: i32,
-    pub(in crate::store) download: &'a str,
-    pub(in crate::store) queue: &'a str,
-    pub(in crate::store) epoch: i64,
-    pub(in crate::store) trace_id: &'a str,
-    pub(in crate::store) planned_at: Option<i64>,
-    pub(in crate::store) creation_time: i64,
-    pub(in crate::store) finish_time: Option<i64>,
-    pub(in crate::store) kind: &'a str,
-    pub(in crate::store) rules: &'a str,
-    pub(in crate::store) not_before: Option<i64>,
-    pub(in crate::store) follow: bool,
-    pub(in crate::store) retry_of: Option<Hex>,
+    pub(in crate::store) run: &'a Run,
     pub(in crate::store) idempotency_key: Option<&'a str>,
-    pub(in crate::store) queued: bool,
 }
 
 impl QueryFragment<Database> for InsertRow<'_> {
@@ -41,28 +24,28 @@ impl QueryFragment<Database> for InsertRow<'_> {
         statement!(out,
             "INSERT INTO run (start_returned, block_times, success, error, total, attempt, identity, job_id, job_name, class_name, \
              arguments, state, reason, priority, download, queue, epoch, trace_id, planned_at, creation_time, finish_time, kind, rules, \
-             not_before, follow, retry_of, idempotency_key, queued) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.identity;
-            ", ", Text = &self.job_id;
-            ", ", Text = self.job_name;
-            ", ", Text = self.class_name;
-            ", ", Nullable<Text> = &self.arguments;
-            ", ", Text = self.state;
-            ", ", Nullable<Text> = &self.reason;
-            ", ", Integer = &self.priority;
-            ", ", Text = self.download;
-            ", ", Text = self.queue;
-            ", ", BigInt = &self.epoch;
-            ", ", Text = self.trace_id;
-            ", ", Nullable<BigInt> = &self.planned_at;
-            ", ", BigInt = &self.creation_time;
-            ", ", Nullable<BigInt> = &self.finish_time;
-            ", ", Text = self.kind;
-            ", ", Text = self.rules;
-            ", ", Nullable<BigInt> = &self.not_before;
-            ", ", Bool = &self.follow;
-            ", ", Nullable<Text> = &self.retry_of;
+             not_before, follow, retry_of, idempotency_key, queued) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.run.identity;
+            ", ", Text = &self.run.job_id;
+            ", ", Text = &self.run.job_name;
+            ", ", Text = &self.run.class_name;
+            ", ", Nullable<Text> = &self.run.arguments;
+            ", ", Text = &self.run.state;
+            ", ", Nullable<Text> = &self.run.reason;
+            ", ", Integer = &self.run.priority;
+            ", ", Text = &self.run.download;
+            ", ", Text = &self.run.queue;
+            ", ", BigInt = &Run::FIRST_EPOCH;
+            ", ", Nullable<Text> = &self.run.trace_id;
+            ", ", Nullable<BigInt> = &self.run.planned_at;
+            ", ", BigInt = &self.run.creation_time;
+            ", ", Nullable<BigInt> = &self.run.finish_time;
+            ", ", Text = &self.run.kind;
+            ", ", Text = &self.run.rules;
+            ", ", Nullable<BigInt> = &self.run.not_before;
+            ", ", Bool = &self.run.follow;
+            ", ", Nullable<Text> = &self.run.retry_of;
             ", ", Nullable<Text> = &self.idempotency_key;
-            ", ", Bool = &self.queued;
+            ", ", Bool = &self.run.queued;
             ")";
         )
     }
@@ -73,44 +56,66 @@ kept!(InsertRow<'_>);
 /// The end of a run.
 #[derive(Debug)]
 pub(in crate::store) struct FinishRow<'a> {
-    pub(in crate::store) no: i64,
-    pub(in crate::store) epoch: i64,
-    pub(in crate::store) state: &'a str,
-    pub(in crate::store) reason: Option<&'a str>,
-    pub(in crate::store) success: i64,
-    pub(in crate::store) error: i64,
-    pub(in crate::store) total: i64,
-    pub(in crate::store) block_times: i64,
-    pub(in crate::store) start_time: Option<i64>,
-    pub(in crate::store) start_returned: bool,
-    pub(in crate::store) result: Option<&'a str>,
-    pub(in crate::store) follow: bool,
-    pub(in crate::store) update_by: Option<&'a str>,
-    pub(in crate::store) finish_time: i64,
+    end: &'a FinishRun,
+    /// Success, error and total.
+    counts: [i64; 3],
+}
+
+impl<'a> FinishRow<'a> {
+    pub(in crate::store) fn new(end: &'a FinishRun) -> Self {
+        Self { end, counts: [end.counters.success, end.counters.error, end.counters.total].map(|count| count as i64) }
+    }
 }
 
 impl QueryFragment<Database> for FinishRow<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "UPDATE run SET not_before = NULL, queued = FALSE, state = ", Text = self.state;
-            ", reason = ", Nullable<Text> = &self.reason;
-            ", success = ", BigInt = &self.success;
-            ", error = ", BigInt = &self.error;
-            ", total = ", BigInt = &self.total;
-            ", block_times = ", BigInt = &self.block_times;
-            ", start_time = ", Nullable<BigInt> = &self.start_time;
-            ", start_returned = ", Bool = &self.start_returned;
-            ", result = ", Nullable<Text> = &self.result;
-            ", follow = (follow OR ", Bool = &self.follow;
-            "), update_by = ", Nullable<Text> = &self.update_by;
-            ", finish_time = ", BigInt = &self.finish_time;
-            " WHERE no = ", BigInt = &self.no;
-            " AND epoch = ", BigInt = &self.epoch;
+            "UPDATE run SET not_before = NULL, queued = FALSE, state = ", Text = &self.end.state;
+            ", reason = ", Nullable<Text> = &self.end.reason;
+            ", success = ", BigInt = &self.counts[0];
+            ", error = ", BigInt = &self.counts[1];
+            ", total = ", BigInt = &self.counts[2];
+            ", block_times = ", BigInt = &self.end.block_times;
+            ", start_time = ", Nullable<BigInt> = &self.end.start_time;
+            ", start_returned = ", Bool = &self.end.start_returned;
+            ", result = ", Nullable<Text> = &self.end.result;
+            ", follow = (follow OR ", Bool = &self.end.follow;
+            "), update_by = ", Nullable<Text> = &self.end.by;
+            ", finish_time = ", BigInt = &self.end.now;
+            " WHERE no = ", BigInt = &self.end.no;
+            " AND epoch = ", BigInt = &self.end.epoch;
         )
     }
 }
 
 kept!(FinishRow<'_>);
+
+/// The end of a task.
+#[derive(Debug)]
+pub(in crate::store) struct FinishTaskRow<'a> {
+    pub(in crate::store) end: &'a FinishTask,
+    pub(in crate::store) failures: i64,
+}
+
+impl QueryFragment<Database> for FinishTaskRow<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        statement!(out,
+            "UPDATE run SET not_before = NULL, queued = FALSE, state = ", Text = &self.end.state;
+            ", reason = ", Nullable<Text> = &self.end.reason;
+            ", result = ", Nullable<Text> = &self.end.result;
+            ", error = ", BigInt = &self.failures;
+            ", start_time = COALESCE(start_time, ", Nullable<BigInt> = &self.end.start_time;
+            "), worker_id = ", Nullable<Text> = &self.end.worker;
+            ", follow = follow OR ", Bool = &self.end.follow;
+            ", update_by = ", Nullable<Text> = &self.end.by;
+            ", finish_time = ", BigInt = &self.end.now;
+            " WHERE no = ", BigInt = &self.end.no;
+            " AND epoch = ", BigInt = &self.end.epoch;
+        )
+    }
+}
+
+kept!(FinishTaskRow<'_>);
 
 /// Whether the job of a run must be notified of its end.
 #[derive(Debug)]
@@ -142,22 +147,16 @@ impl<C: Connection> RunQueryDsl<C> for FollowRow {}
 
 /// State, reason and worker of a run.
 #[derive(Debug)]
-pub(in crate::store) struct StateRow<'a> {
-    pub(in crate::store) no: i64,
-    pub(in crate::store) epoch: i64,
-    pub(in crate::store) state: &'a str,
-    pub(in crate::store) reason: Option<&'a str>,
-    pub(in crate::store) worker: Option<Hex>,
-}
+pub(in crate::store) struct StateRow<'a>(pub(in crate::store) &'a SetRunState);
 
 impl QueryFragment<Database> for StateRow<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "UPDATE run SET state = ", Text = self.state;
-            ", reason = ", Nullable<Text> = &self.reason;
-            ", worker_id = ", Nullable<Text> = &self.worker;
-            " WHERE no = ", BigInt = &self.no;
-            " AND epoch = ", BigInt = &self.epoch;
+            "UPDATE run SET state = ", Text = &self.0.state;
+            ", reason = ", Nullable<Text> = &self.0.reason;
+            ", worker_id = ", Nullable<Text> = &self.0.worker;
+            " WHERE no = ", BigInt = &self.0.no;
+            " AND epoch = ", BigInt = &self.0.epoch;
         )
     }
 }
@@ -166,22 +165,16 @@ kept!(StateRow<'_>);
 
 /// The start of an attempt; the time of the first one is kept.
 #[derive(Debug)]
-pub(in crate::store) struct BeginRow<'a> {
-    pub(in crate::store) no: i64,
-    pub(in crate::store) epoch: i64,
-    pub(in crate::store) state: &'a str,
-    pub(in crate::store) worker: Option<Hex>,
-    pub(in crate::store) now: i64,
-}
+pub(in crate::store) struct BeginRow<'a>(pub(in crate::store) &'a BeginRun);
 
 impl QueryFragment<Database> for BeginRow<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "UPDATE run SET not_before = NULL, reason = NULL, state = ", Text = self.state;
-            ", worker_id = ", Nullable<Text> = &self.worker;
-            ", start_time = coalesce(start_time, ", BigInt = &self.now;
-            ") WHERE no = ", BigInt = &self.no;
-            " AND epoch = ", BigInt = &self.epoch;
+            "UPDATE run SET not_before = NULL, reason = NULL, state = ", Text = &self.0.state;
+            ", worker_id = ", Nullable<Text> = &self.0.worker;
+            ", start_time = coalesce(start_time, ", BigInt = &self.0.now;
+            ") WHERE no = ", BigInt = &self.0.no;
+            " AND epoch = ", BigInt = &self.0.epoch;
         )
     }
 }
@@ -190,23 +183,15 @@ kept!(BeginRow<'_>);
 
 /// The worker has pushed its first requests.
 #[derive(Debug)]
-pub(in crate::store) struct StartReturnedRow {
-    pub(in crate::store) no: i64,
-    pub(in crate::store) epoch: i64,
-}
+pub(in crate::store) struct StartReturnedRow<'a>(pub(in crate::store) &'a SetStartReturned);
 
-impl QueryFragment<Database> for StartReturnedRow {
+impl QueryFragment<Database> for StartReturnedRow<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "UPDATE run SET start_returned = TRUE WHERE no = ", BigInt = &self.no;
-            " AND epoch = ", BigInt = &self.epoch;
+            "UPDATE run SET start_returned = TRUE WHERE no = ", BigInt = &self.0.no;
+            " AND epoch = ", BigInt = &self.0.epoch;
         )
     }
 }
 
-impl QueryId for StartReturnedRow {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl<C: Connection> RunQueryDsl<C> for StartReturnedRow {}
+kept!(StartReturnedRow<'_>);

@@ -40,7 +40,7 @@ async fn upload(store: &Store, config: &StoreConfig, bytes: &[u8]) -> String {
         name: None,
         media_type: "application/zip".into(),
         create_by: None,
-        creation_time: 0,
+        creation_time: Timestamp(0),
     };
     store.write(InsertPackage(row)).await.expect("inserted");
     sha256

@@ -70,7 +70,7 @@ fn marks_that_come_too_late_change_nothing() {
         let no = owned.0.no;
         let marks = |blocks: &[(u32, Bytes, &'static str)]| {
             let blocks = blocks.iter().map(|(seq, before, after)| (*seq, before.clone(), Bytes::from(*after))).collect();
-            by_hand(NewRun { marks: Some(Marks { no, blocks }), ..new_run(JobId::random()) })
+            InsertRun { marks: Some(Marks { no, blocks }), ..by_hand(new_run(JobId::random())) }
         };
         store.write(marks(&[(3, text(3).1, "first")])).await.expect("inserted");
         let late = marks(&[(0, text(0).1, "second"), (3, text(3).1, "second")]);

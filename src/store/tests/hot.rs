@@ -81,10 +81,10 @@ fn an_instant_that_is_in_the_ledger_makes_no_second_run() {
 #[test]
 fn a_run_comes_back_as_it_was_made_and_as_it_ended() {
     with_store(|store, config| async move {
-        let mut new = NewRun { follow: true, retry_of: Some(Identity::random()), reason: Some("why".into()), ..new_run(JobId::random()) };
+        let mut new = Run { follow: true, retry_of: Some(Identity::random()), reason: Some("why".into()), ..new_run(JobId::random()) };
         (new.download.thread_num, new.queue.block_size) = (4, 77);
         new.rules.retry = Some(Retry { limit: 3, ..Retry::default() });
-        let insert = InsertRun { run: new.clone(), version: 1, fire: None, key: Some("k".into()) };
+        let insert = InsertRun { run: new.clone(), marks: None, version: 1, fire: None, key: Some("k".into()) };
         let made = store.write(insert.clone()).await.expect("made").run;
         let usual = store.write(by_hand(new_run(new.job_id))).await.expect("made").run;
         let store = reopened(store, &config).await;
@@ -178,5 +178,22 @@ fn runs_that_are_open_or_ended_badly_are_found_by_an_index() {
         let among = run_lists::among_open(&conn);
         let plan = plan(&mut conn, among);
         assert!(plan.contains("run_open"), "{plan}");
+    });
+}
+
+#[test]
+fn columns_hold_what_other_versions_wrote_and_a_damaged_one_is_named() {
+    with_store(|store, config| async move {
+        let new = Run { retry_of: Some(Identity::random()), finish_time: Some(Timestamp(7)), ..new_run(JobId::random()) };
+        let made = store.write(by_hand(new.clone())).await.expect("inserted").run;
+        let mut conn = dialect::writer(&config.database).expect("a connection");
+        let all = "concat_ws('|', identity, job_id, state, download, queue, rules, kind, retry_of, creation_time, finish_time)";
+        let stored: Step = diesel::sql_query(format!("SELECT {all} AS detail FROM run")).get_result(&mut conn).expect("a row");
+        let (id, job, before) = (made.identity.0.simple(), made.job_id.0.simple(), new.retry_of.expect("set").0.simple());
+        let texts = format!("{id}|{job}|pending|{{}}|{{\"redirects\":\"request\"}}|{{}}|block|{before}|1000|7");
+        assert_eq!(stored.detail, texts);
+        diesel::sql_query("UPDATE run SET state = 'asleep'").execute(&mut conn).expect("written");
+        let error = store.read(GetRun(made.identity)).await.expect_err("no state");
+        assert_eq!(error.to_string(), "not stored: the database contains an invalid value in column `state`: `asleep`");
     });
 }

@@ -108,33 +108,20 @@ fn job(name: &str) -> Job {
     }
 }
 
-fn new_run(job_id: JobId) -> NewRun {
-    NewRun {
+fn new_run(job_id: JobId) -> Run {
+    Run {
         identity: Identity::random(),
-        job_id,
         job_name: "j".into(),
         class_name: "a.B".into(),
         arguments: Some("x".into()),
-        state: RunState::Pending,
-        reason: None,
         priority: 5,
-        download: Default::default(),
-        queue: Default::default(),
-        kind: JobKind::Block,
-        rules: Default::default(),
-        not_before: None,
-        queued: false,
-        follow: false,
-        retry_of: None,
-        marks: None,
-        trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
-        creation_time: T,
-        finish_time: None,
+        trace_id: Some("0af7651916cd43dd8448eb211c80319c".into()),
+        ..Run::new(job_id, JobKind::Block, T)
     }
 }
 
-fn by_hand(run: NewRun) -> InsertRun {
-    InsertRun { run, version: 1, fire: None, key: None }
+fn by_hand(run: Run) -> InsertRun {
+    InsertRun { run, marks: None, version: 1, fire: None, key: None }
 }
 
 /// A run with an owner, and its epoch.

@@ -14,7 +14,7 @@ async fn stored_job(store: &Store, name: &str, keep: Keep) -> Job {
 
 /// A run of the job that ended at this time.
 async fn ended(store: &Store, job_id: JobId, at: i64, follow: bool) -> Run {
-    let new = NewRun { state: RunState::Failed, finish_time: Some(Timestamp(at)), follow, ..new_run(job_id) };
+    let new = Run { state: RunState::Failed, finish_time: Some(Timestamp(at)), follow, ..new_run(job_id) };
     store.write(by_hand(new)).await.expect("inserted").run
 }
 
@@ -135,8 +135,8 @@ fn a_late_begin_is_said_once() {
         let rules = crate::domain::run::RunRules { late_after: Some(100), ..Default::default() };
         let mut made = Vec::new();
         for at in [1_000, 2_000] {
-            let run = NewRun { rules: rules.clone(), ..new_run(job.id) };
-            let insert = InsertRun { run, version: 1, fire: Some((Timestamp(at), Kind::Outside)), key: None };
+            let run = Run { rules: rules.clone(), ..new_run(job.id) };
+            let insert = InsertRun { run, marks: None, version: 1, fire: Some((Timestamp(at), Kind::Outside)), key: None };
             made.push(store.write(insert).await.expect("inserted").run);
         }
         let late = |now| store.read(LateRuns { now: Timestamp(now), limit: 9 });

@@ -114,7 +114,7 @@ fn a_job_is_shown_until_it_succeeds_or_is_deleted() {
             store.write(InsertJob { job: job.clone(), next_at: None }).await.expect("made");
         }
         let over = async |job: &Job, state, at: i64| {
-            let new = NewRun { job_name: job.name.clone(), ..new_run(job.id) };
+            let new = Run { job_name: job.name.clone(), ..new_run(job.id) };
             let made = store.write(by_hand(new)).await.expect("inserted").run;
             let (run, epoch) = store.write(AdoptRun { identity: made.identity }).await.expect("adopted");
             store.write(end(&run, epoch, state, Timestamp(at))).await.expect("ended");
@@ -145,13 +145,12 @@ fn a_job_is_shown_until_it_succeeds_or_is_deleted() {
         assert_eq!(overdue(9_000).await, []);
         let waits = store.write(by_hand(new_run(bad.id))).await.expect("inserted").run;
         store.write(by_hand(new_run(bad.id))).await.expect("inserted");
-        store.write(by_hand(NewRun { queued: true, ..new_run(bad.id) })).await.expect("inserted");
+        store.write(by_hand(Run { queued: true, ..new_run(bad.id) })).await.expect("inserted");
         let found: Vec<_> = overdue(T.0 + 1).await.into_iter().map(|run| (run.identity, run.at)).collect();
         assert_eq!(found, [(Some(waits.identity), T)]);
         assert_eq!(overdue(T.0).await, []);
         // A run with a time, whether it was decided ahead, left the queue or is to be tried again, counts from then on.
-        let later =
-            store.write(by_hand(NewRun { not_before: Some(Timestamp(T.0 + 500)), ..new_run(gone.id) })).await.expect("inserted").run;
+        let later = store.write(by_hand(Run { not_before: Some(Timestamp(T.0 + 500)), ..new_run(gone.id) })).await.expect("inserted").run;
         assert_eq!(overdue(T.0 + 500).await.len(), 1);
         let found: Vec<_> = overdue(T.0 + 501).await.into_iter().map(|run| (run.identity, run.at)).collect();
         assert_eq!(found, [(Some(waits.identity), T), (Some(later.identity), Timestamp(T.0 + 500))]);

@@ -148,7 +148,7 @@ fn runs_are_listed_the_newest_first() {
         let job = JobId::random();
         let mut made = Vec::new();
         for state in [RunState::Pending, RunState::Failed, RunState::Pending] {
-            let new = NewRun { state, reason: Some("why".into()), ..new_run(job) };
+            let new = Run { state, reason: Some("why".into()), ..new_run(job) };
             made.push(store.write(by_hand(new)).await.expect("made").run);
         }
         made.reverse();
@@ -315,7 +315,7 @@ fn things_are_found_by_numbers_and_a_store_counts_on() {
         // As made by an earlier broker with a clock that was ahead.
         let last = Identity(Counter::new().next_id(Timestamp(4_100_000_000_000)));
         for identity in [Identity::random(), last] {
-            store.write(by_hand(NewRun { identity, ..new_run(JobId::random()) })).await.expect("inserted");
+            store.write(by_hand(Run { identity, ..new_run(JobId::random()) })).await.expect("inserted");
         }
         let of = |kind| OfNumber { kind, number: last.number() };
         assert_eq!(store.read(of(Numbered::Run)).await, Ok(vec![last.0]));
@@ -334,7 +334,7 @@ fn a_store_counts_on_after_all_that_it_made() {
         // Later than the ids of any other test.
         let at = |hours: i64| Counter::new().next_id(Timestamp(4_200_000_000_000 + hours * HOUR));
         let next = || Identity::at(T).number();
-        let run = |id| NewRun { identity: Identity(id), ..new_run(JobId::random()) };
+        let run = |id| Run { identity: Identity(id), ..new_run(JobId::random()) };
         // Runs are not stored in the order of their ids.
         for id in [at(2), Identity::random().0] {
             store.write(by_hand(run(id))).await.expect("a run");
@@ -355,9 +355,9 @@ fn a_store_counts_on_after_all_that_it_made() {
         store = reopened(store, &config).await;
         let after = next();
         assert!(after > Identity(at(6)).number() && after < Identity(at(48)).number(), "{after}");
-        let id = GroupId(at(8)).to_string();
+        let id = GroupId(at(8));
         let (create_by, update_by, description) = (None, None, None);
-        let group = Group { id, name: "made".into(), description, create_by, update_by, creation_time: 1, update_time: 1 };
+        let group = Group { id, name: "made".into(), description, create_by, update_by, creation_time: T, update_time: T };
         store.write(InsertGroup(group)).await.expect("a group");
         let _again = reopened(store, &config).await;
         assert!(next() > Identity(at(8)).number());
@@ -416,11 +416,8 @@ fn watches_begin_and_end() {
 #[test]
 fn queued_runs_of_an_older_version_are_queued() {
     with_file(|store, config| async move {
-        let [queued, waiting] = [(true, None), (false, Some(T.plus_ms(5)))].map(|(queued, not_before)| NewRun {
-            queued,
-            not_before,
-            ..new_run(JobId::random())
-        });
+        let [queued, waiting] =
+            [(true, None), (false, Some(T.plus_ms(5)))].map(|(queued, not_before)| Run { queued, not_before, ..new_run(JobId::random()) });
         for new in [&queued, &waiting] {
             store.write(by_hand(new.clone())).await.expect("inserted");
         }
