@@ -6,5 +6,6 @@ pub mod node;
 pub mod process;
 pub mod producer;
 pub mod run;
+#[expect(dead_code, reason = "shared with the other benches")]
 pub mod socket;
 pub mod worker;

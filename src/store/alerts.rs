@@ -61,9 +61,9 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
 }
 
 /// A run has begun whose job wants an alert for a late start.
-pub(super) fn note_begin(conn: &mut Conn, run: &LateRun, now: Timestamp) -> Result<(), StoreError> {
+pub(super) fn note_begin(conn: &mut Conn, run: &LateRun, rules: &RunRules, now: Timestamp) -> Result<(), StoreError> {
     let late = now.since_ms(run.planned_at);
-    if run.rules.late_after.is_some_and(|after| late >= after as i64) {
+    if rules.late_after.is_some_and(|after| late >= after as i64) {
         let event = late_event(conn, run, now, &format!("the run began {late} ms after its scheduled time"))?;
         insert_all(conn, &[event])?;
     }
@@ -76,7 +76,7 @@ fn late_event(conn: &mut Conn, run: &LateRun, now: Timestamp, reason: &str) -> R
     Ok(NewEvent::new("late", job, Some(run.identity), now, reason))
 }
 
-/// The columns of a run that matter for its lateness.
+/// A run that may be late.
 #[derive(Debug, Clone, QueryableByName, Queryable)]
 pub struct LateRun {
     #[diesel(sql_type = Text)]
@@ -87,8 +87,6 @@ pub struct LateRun {
     job_name: String,
     #[diesel(sql_type = BigInt)]
     planned_at: Timestamp,
-    #[diesel(sql_type = Text)]
-    rules: RunRules,
 }
 
 /// Runs that are late to begin and not yet reported as late.
@@ -107,7 +105,7 @@ impl ReadOp for LateRuns {
         // There are few open runs, and one index contains only them.
         let (hint, after) = (dialect::index(from.conn, " INDEXED BY run_open"), dialect::json_number(from.conn, "rules", "lateAfter"));
         let query = format!(
-            "SELECT identity, job_id, job_name, planned_at, rules FROM run{hint} \
+            "SELECT identity, job_id, job_name, planned_at FROM run{hint} \
              WHERE {IS_OPEN} AND start_time IS NULL AND planned_at IS NOT NULL \
              AND rules LIKE '%\"lateAfter\"%' AND planned_at + {after} <= $1 \
              AND NOT EXISTS (SELECT 1 FROM alert_event WHERE event = 'late' AND run_identity = run.identity) LIMIT $2"

@@ -74,6 +74,7 @@ pub(super) fn record_end(conn: &mut Conn, no: i64, row: AttemptRow) -> Result<()
 /// The instances of a run are about to be replaced by those of the next attempt.
 pub(super) fn keep_instances(conn: &mut Conn, no: i64) -> Result<(), StoreError> {
     let of_run = run_instance::table.filter(run_instance::run_no.eq(no)).order(run_instance::instance);
+    // In the order of the members.
     let rows: Vec<AttemptRow> = of_run
         .select((
             run_instance::instance,

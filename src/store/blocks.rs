@@ -43,7 +43,7 @@ impl BlockState {
         }
     }
 
-    /// The stored number, from the seeds.
+    /// The stored number, from the seeds. A reference, because statements bind references.
     pub(super) const fn number(self) -> &'static i16 {
         match self {
             Self::Ready => &1,

@@ -1,5 +1,5 @@
-//! How values of the domain are stored in columns. Rows and filters hold such values as they are; a stored value that cannot be read is
-//! an error with the name of its column, see [`StoreError`].
+//! How values of the domain are stored in columns. Rows and filters hold such values as they are. A stored value that cannot be read is a
+//! [`StoreError::Failed`] with the name of its column.
 
 use super::blocks::BlockState;
 use super::dialect::Database;

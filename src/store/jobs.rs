@@ -285,7 +285,7 @@ fn check_name(conn: &mut Conn, job: &Job) -> Result<(), StoreError> {
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
 }
 
-/// Inserts or updates the row of a job. The time of its creation and its creator never change.
+/// Inserts or updates the row of a job. An update leaves the time of its creation and its creator.
 fn put_job(conn: &mut Conn, job: &Job, is_new: bool) -> Result<(), StoreError> {
     let columns = (
         job::name.eq(&job.name),

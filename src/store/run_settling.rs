@@ -101,10 +101,10 @@ impl WriteOp for BeginRun {
             attempts::record(tx.conn, self.no, &row)?;
         }
         if self.may_be_late {
-            let names = (run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null(), run::rules);
+            let names = ((run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null()), run::rules);
             let first = run::table.find(self.no).filter(run::start_time.eq(self.now)).filter(run::planned_at.is_not_null());
-            if let Some(late) = first.select(names).get_result(tx.conn).optional()? {
-                alerts::note_begin(tx.conn, &late, self.now)?;
+            if let Some((late, rules)) = first.select(names).get_result(tx.conn).optional()? {
+                alerts::note_begin(tx.conn, &late, &rules, self.now)?;
             }
         }
         Ok(())

@@ -23,7 +23,8 @@ use diesel::sql_types::{Bool, Text};
 /// already, nothing is written and that run is returned; if the time was skipped, [`StoreError::Conflict`] contains `fire`.
 #[derive(Debug, Clone)]
 pub struct InsertRun {
-    /// The run; the store gives it its number and its scheduled time.
+    /// The run, from [`Run::new`]: what a run gets later (times, counters, a result, a worker) is not inserted. The store gives it its number and
+    /// its scheduled time.
     pub run: Run,
     /// The failures of another run that it begins with. [`StoreError::Conflict`] contains [`Marks::CHANGED`] if they changed meanwhile.
     pub marks: Option<Marks>,

@@ -254,7 +254,7 @@ impl WriteOp for PruneWorkers {
             .filter(worker_record::state.eq(WorkerState::Enabled))
             .filter(worker_record::last_seen.lt(self.before))
             .filter(worker_record::id.ne_all(here));
-        let ids: Vec<WorkerId> = silent.limit(ROWS).select(worker_record::id).load(tx.conn)?;
+        let ids: Vec<String> = silent.limit(ROWS).select(worker_record::id).load(tx.conn)?;
         gone += diesel::delete(worker_record::table.filter(worker_record::id.eq_any(ids))).execute(tx.conn)?;
         gone += release_unknown_workers(tx.conn, self.before)?;
         Ok(gone)

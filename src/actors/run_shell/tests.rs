@@ -74,8 +74,8 @@ impl Stage {
     /// The stored run that a test changes before its actor starts.
     async fn with(context: BrokerContext, recording: Recording, kind: JobKind, change: impl FnOnce(&mut Run)) -> Self {
         let identity = Identity::random();
-        let job = Run::new(JobId::random(), kind, Timestamp::now());
-        let mut run = Run { identity, job_name: "j".into(), class_name: "f".into(), ..job };
+        let new = Run::new(JobId::random(), kind, Timestamp::now());
+        let mut run = Run { identity, job_name: "j".into(), class_name: "f".into(), ..new };
         change(&mut run);
         context.store.write(InsertRun { run, marks: None, version: 1, fire: None, key: None }).await.expect("inserted");
         Self { context, recording, identity }
