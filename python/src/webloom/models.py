@@ -353,7 +353,7 @@ class AuditOutput(Model):
     address: str | None = None
     #: The name of the token, or of its role. Absent: the broker needs no token.
     caller: str | None = None
-    #: What a proxy or a standby says of the caller's address (`X-Forwarded-For`). The broker does not check it.
+    #: The caller's address according to a proxy or a standby (`X-Forwarded-For`). The broker does not check it.
     forwarded_for: str | None = None
     #: The names of the members in the body, without their values.
     members: str | None = None
@@ -707,11 +707,12 @@ class CrawlingOutput(Model):
 
 @dataclass(kw_only=True)
 class DepthOutput(Model):
-    """How often so many messages waited."""
+    """How often this many messages waited."""
 
     #: How often.
     count: int
-    #: At most so many messages, and more than in the line before; absent in the last line, which has all others.
+    #: At most this many messages, and more than in the line before; absent in the last line, which has all
+    #: others.
     up_to: int | None = None
 
 
@@ -733,7 +734,7 @@ class DiscardInput(Model):
     all: bool | None = None
     #: Only count them.
     dry_run: bool | None = None
-    #: At most so many, 1 to 10,000; 1,000 if absent.
+    #: At most this many, 1 to 10,000; 1,000 if absent.
     limit: int | None = None
     #: Only those of at most this depth.
     max_depth: int | None = None
@@ -1444,7 +1445,7 @@ class KindOutput(Model):
     restarts: int
     #: Actors with an error.
     with_errors: int
-    #: The actor that supervises them; absent for those that nobody restarts.
+    #: The actor that supervises them; absent for those that are not restarted.
     parent: str | None = None
     #: Microseconds for a message, on average; absent if it is not measured.
     time_per_message: float | None = None
