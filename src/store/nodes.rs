@@ -78,6 +78,10 @@ pub struct AddNodeStatus {
 impl WriteOp for AddNodeStatus {
     type Output = ();
 
+    fn can_wait(&self) -> bool {
+        true
+    }
+
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let known = diesel::update(node::table.find(self.node)).set(node::last_online_time.eq(self.now)).execute(tx.conn)?;
         if known == 0 {

@@ -29,6 +29,11 @@ pub trait WriteOp: Send + 'static {
         self.pack().map_or(0, Bytes::len)
     }
 
+    /// Nobody waits for it: it is written with the next operation of another kind, or after a second at the latest.
+    fn can_wait(&self) -> bool {
+        false
+    }
+
     /// Writes it.
     ///
     /// # Errors
@@ -97,6 +102,8 @@ pub(super) trait Queued: Send {
     fn fail(&mut self, error: StoreError);
     /// It follows from accepted work, so it waits until the database can be reached.
     fn is_patient(&self) -> bool;
+    /// See [`WriteOp::can_wait`].
+    fn can_wait(&self) -> bool;
     /// Sends the result to the caller.
     fn answer(self: Box<Self>);
 }
@@ -147,6 +154,10 @@ impl<O: WriteOp> Queued for Entry<O> {
 
     fn fail(&mut self, error: StoreError) {
         self.result = Some(Err(error));
+    }
+
+    fn can_wait(&self) -> bool {
+        self.op.can_wait()
     }
 
     fn is_patient(&self) -> bool {

@@ -1,7 +1,8 @@
 //! The front of the store: an actor that collects writes and keeps the single writer busy.
 //!
 //! While a batch is being written the next one is collected; so one commit serves all writes that came meanwhile, and a single write
-//! does not wait for others. The actor also sends the results, so that a batch crosses threads twice and not once for each write.
+//! does not wait for others. Operations that can wait (the loads of nodes) start no transaction: they join the next one. The actor also
+//! sends the results, so that a batch crosses threads twice and not once for each write.
 
 use super::error::StoreError;
 use super::gauge::Gauge;
@@ -18,6 +19,8 @@ use tokio::sync::oneshot;
 const CHECK: Duration = Duration::from_millis(500);
 /// A batch that takes longer waits for a server that does not answer: then new calls are refused, so that they do not wait as well.
 const STALLED: Duration = Duration::from_secs(15);
+/// An operation that can wait is written after this time at the latest.
+const LATER: Duration = Duration::from_secs(1);
 /// Maximum operations per transaction.
 const BATCH_OPS: usize = 256;
 /// Bytes after which a transaction accepts no further operation.
@@ -63,6 +66,9 @@ pub(super) struct Slot {
 pub(super) struct Persistence {
     writer: Addr<Writer>,
     waiting: VecDeque<Box<dyn Queued>>,
+    /// Operations that can wait. They join a transaction of others.
+    later: VecDeque<Box<dyn Queued>>,
+    is_later_planned: bool,
     is_writing: bool,
     /// When the current batch was sent to the writer.
     began: Instant,
@@ -76,8 +82,19 @@ pub(super) struct Persistence {
 
 impl Persistence {
     pub(super) fn new(writer: Addr<Writer>, gauge: Arc<Gauge>, is_remote: bool) -> Self {
-        let (waiting, began) = (VecDeque::new(), Instant::now());
-        Self { writer, waiting, is_writing: false, began, is_remote, flush_planned: false, closing: None, closed: false, gauge }
+        Self {
+            writer,
+            waiting: VecDeque::new(),
+            later: VecDeque::new(),
+            is_later_planned: false,
+            is_writing: false,
+            began: Instant::now(),
+            is_remote,
+            flush_planned: false,
+            closing: None,
+            closed: false,
+            gauge,
+        }
     }
 
     /// Finds out that the server of the database is silent.
@@ -103,13 +120,38 @@ impl Persistence {
     }
 
     fn next_batch(&mut self) -> Option<Batch> {
-        let (mut slots, mut bytes) = (Vec::with_capacity(self.waiting.len().min(BATCH_OPS)), 0);
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let (mut slots, mut bytes) = (Vec::with_capacity((self.waiting.len() + self.later.len()).min(BATCH_OPS)), 0);
         while slots.len() < BATCH_OPS && bytes < BATCH_BYTES {
-            let Some(queued) = self.waiting.pop_front() else { break };
+            let Some(queued) = self.waiting.pop_front().or_else(|| self.later.pop_front()) else { break };
             bytes += queued.weight();
             slots.push(Slot { queued, place: None, settled: false });
         }
-        (!slots.is_empty()).then_some(Batch(slots))
+        Some(Batch(slots))
+    }
+
+    /// Keeps an operation that can wait.
+    fn write_later(&mut self, queued: Box<dyn Queued>, ctx: &mut Context<Self>) {
+        self.later.push_back(queued);
+        if self.later.len() >= BATCH_OPS {
+            self.write_kept(ctx);
+        } else if !self.is_later_planned {
+            self.is_later_planned = true;
+            ctx.run_later(LATER, |this, ctx| {
+                this.is_later_planned = false;
+                this.write_kept(ctx);
+            });
+        }
+    }
+
+    /// The operations that can wait have waited long enough, or are enough for a transaction of their own.
+    fn write_kept(&mut self, ctx: &mut Context<Self>) {
+        self.waiting.append(&mut self.later);
+        if !self.is_writing {
+            self.plan_flush(ctx);
+        }
     }
 
     /// Processes the rest of the mailbox first, so that it joins the batch.
@@ -170,6 +212,9 @@ impl Handler<Enqueue> for Persistence {
             queued.fail(StoreError::Failed("the store is closed".into()));
             return queued.answer();
         }
+        if queued.can_wait() {
+            return self.write_later(queued, ctx);
+        }
         self.waiting.push_back(queued);
         if !self.is_writing {
             self.plan_flush(ctx);
@@ -189,6 +234,7 @@ impl Handler<Finish> for Persistence {
     type Result = ();
     fn handle(&mut self, Finish(done): Finish, ctx: &mut Context<Self>) {
         self.closing = Some(done);
+        self.waiting.append(&mut self.later);
         self.go_on(ctx);
     }
 }

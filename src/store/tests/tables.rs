@@ -277,7 +277,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             let load = NodeLoad { process_count: n, ..load };
             drop(store.write(AddNodeStatus { node, load, now: Timestamp(3_000 + i64::from(n)) }));
         }
-        store.write(Barrier).await.expect("all before it");
+        store.write(Barrier).await.expect("all before it, and those that can wait join its transaction");
         let last = store.read(NodeStatus { node, from: None, to: None, limit: 2 }).await.expect("loads");
         assert_eq!(last.iter().map(|(load, time)| (load.process_count, time.0)).collect::<Vec<_>>(), [(1_499, 4_499), (1_498, 4_498)]);
         assert_eq!(store.read(GetNode(node)).await.map(|n| n.map(|n| n.last_online_time)), Ok(Some(Timestamp(4_499))));
@@ -301,8 +301,9 @@ fn a_load_counts_for_as_long_as_it_was() {
             [(0, 10), (30_000, 10)].into_iter().chain(busy).chain([(62_000, 10), (90_000, 10), (119_999, 10), (700_000, 50), (700_000, 70)])
         {
             let load = NodeLoad { process_count: cpu, cpu, free_memory: u64::from(cpu) * 1_000_000 };
-            store.write(AddNodeStatus { node, load, now: begin.plus_ms(ms) }).await.expect("added");
+            drop(store.write(AddNodeStatus { node, load, now: begin.plus_ms(ms) }));
         }
+        store.write(Barrier).await.expect("they join its transaction");
         let steps = store.read(NodeLoadSteps { node, from: begin, step: 120_000 }).await.expect("steps");
         let steps: Vec<_> = steps.iter().map(|(load, at)| (at.since_ms(begin), load.cpu, load.process_count)).collect();
         assert_eq!(steps, [(0, 11, 90), (600_000, 70, 70)], "10 % but for two seconds");
