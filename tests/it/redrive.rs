@@ -41,10 +41,11 @@ fn dead_runs_of_many_jobs_are_run_again_once() {
         assert_eq!(redrive(&api, json!({ "dryRun": true, "from": "2099-01-01T00:00:00Z" })).await["found"], 0);
         assert_eq!(redrive(&api, json!({ "dryRun": true, "to": "2001-01-01T00:00:00Z" })).await["found"], 0);
 
-        // Somebody watches now: what is run again is at work. Two who ask at once make one run of each.
+        // A worker watches now: what is run again is at work. Two calls at once make one run of each, whichever comes first.
         api.worker("it.Nobody").await;
         let (one, two) = tokio::join!(redrive(&api, json!({ "jobId": jobs[0] })), redrive(&api, json!({ "jobId": jobs[0] })));
-        assert_eq!(one["redriven"], 2, "{one} {two}");
+        let all = format!("{one} {two}");
+        let one = [one, two].into_iter().find(|done| done["redriven"] == 2).expect(&all);
         let (_, runs) = api.get(&format!("/api/v1/runs?jobId={}", jobs[0])).await;
         assert_eq!(runs["items"].as_array().map(Vec::len), Some(4), "{runs}");
         let again = api.state(one["runs"][0]["identity"].as_str().expect("an id")).await;
