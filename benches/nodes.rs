@@ -15,6 +15,7 @@ mod process;
 #[expect(dead_code, reason = "shared with the other benches")]
 mod socket;
 
+use clap::Parser;
 use database::Database;
 use serde_json::json;
 use socket::{Message, Socket};
@@ -23,11 +24,22 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use webloom::for_tests::ids::NodeId;
 
-const HELP: &str = "cargo bench --bench nodes -- [options]
-  --nodes N          connected nodes (9800)
-  --seconds N        for so long, after a minute of rest (60)
-  --dir PATH         where the database is made (the target directory)
-  --database URL     a PostgreSQL server on this machine, postgres://user@host:port: its database is used instead";
+/// What thousands of idle nodes cost.
+#[derive(Parser)]
+struct Options {
+    /// Connected nodes
+    #[arg(long, default_value_t = 9_800)]
+    nodes: u32,
+    /// Seconds of the measurement, after a minute of rest
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// A PostgreSQL server on this machine, postgres://user@host:port: its database is used instead of a file
+    #[arg(long)]
+    database: Option<String>,
+    /// Given by `cargo bench`. Without it, as with `cargo test --benches`, nothing is measured.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
 
 /// The interval of the heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -37,29 +49,11 @@ const REST: Duration = Duration::from_secs(60);
 type Failure = Box<dyn Error>;
 
 fn main() -> Result<(), Failure> {
-    let (mut nodes, mut seconds, mut database) = (9_800_u32, 60, None);
-    let mut dir = env!("CARGO_TARGET_TMPDIR").to_owned();
-    let (mut arguments, mut is_bench) = (std::env::args().skip(1), false);
-    while let Some(name) = arguments.next() {
-        let mut value = || arguments.next().ok_or_else(|| format!("{name} asks for a value"));
-        match name.as_str() {
-            "--bench" => is_bench = true,
-            "--help" => {
-                println!("{HELP}");
-                return Ok(());
-            }
-            "--nodes" => nodes = value()?.parse()?,
-            "--seconds" => seconds = value()?.parse()?,
-            "--dir" => dir = value()?,
-            "--database" => database = Some(value()?),
-            _ => return Err(format!("{name} is not known\n{HELP}").into()),
-        }
-    }
-    // `cargo test --benches` runs this too, and means no measurement.
-    if !is_bench {
+    let Options { nodes, seconds, database, bench } = Options::parse();
+    if !bench {
         return Ok(());
     }
-    let database = Database::new(&dir, database.as_deref())?;
+    let database = Database::new(env!("CARGO_TARGET_TMPDIR"), database.as_deref())?;
     let (broker, address) = process::broker(database.path())?;
     let pid = broker.pid();
     let memory_before = process::memory(pid, "VmRSS");
