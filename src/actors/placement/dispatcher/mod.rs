@@ -191,3 +191,47 @@ impl Handler<PullBlock> for Dispatcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::run_shell::RunLink;
+    use crate::actors::supervision::{ChildKey, Recording, Stats};
+    use crate::domain::job::JobKind;
+    use crate::domain::node::NodeFacts;
+
+    #[test]
+    fn a_dispatcher_that_replaces_another_stays_paused() {
+        actix_rt::System::new().block_on(async {
+            let recording = Recording::default();
+            let (kind, name) = ChildKey::Dispatcher.names();
+            let guard = ExitGuard::new(Stats::new(kind, name, None), ChildKey::Dispatcher, 2, |_| {});
+            let is_paused = Arc::new(AtomicBool::new(true));
+            let dispatcher = Dispatcher::new(guard, Arc::clone(&is_paused)).start();
+            let (identity, node_id) = (Identity::random(), NodeId::random());
+            let facts = NodeFacts {
+                node_id,
+                name: None,
+                node_type: "Console".into(),
+                ip_address: "10.0.0.1".into(),
+                processor_count: 1,
+                group: String::new(),
+                operating_system: "linux".into(),
+                memory: 1,
+                max_process_count: 1,
+                max_sites: None,
+                max_programs: None,
+            };
+            let node = NodeHandle(recording.link(ChildKey::Node(node_id)));
+            let joined = NodeChanged { facts, node, free: 1, free_sites: 0, accepts_blocks: true };
+            dispatcher.send(joined).await.expect("handled");
+            let run = RunLink(recording.link(ChildKey::Run(JobKind::Block, identity)));
+            let ready = RunReady { identity, run, priority: 0, ready: 1, sites: 0, node_group: None, os: None };
+            dispatcher.send(ready).await.expect("handled");
+            assert_eq!(recording.count(), 0, "nothing is granted while the leadership is uncertain");
+            is_paused.store(false, Relaxed);
+            dispatcher.send(PauseChanged).await.expect("handled");
+            assert_eq!(recording.names(), ["Grant"]);
+        });
+    }
+}
