@@ -155,6 +155,11 @@ impl<K: Kind> RunShell<K> {
     ) {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Ctx<K>| match result {
             Ok(value) => done(this, value, ctx),
+            Err(StoreError::NotLeading) => {
+                // The broker ends, and has logged why.
+                this.guard.finish();
+                ctx.stop();
+            }
             Err(error) => this.die(&format!("store error: {error}"), ctx),
         }));
     }
