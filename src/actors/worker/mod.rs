@@ -178,6 +178,10 @@ impl WorkerActor {
             Err(error) => {
                 log::error!("failed to store the classes of a worker worker_id={}: {error}", this.id);
                 reply.send(Err(problem_of(&error)));
+                // A worker sends them once for each connection, so it must connect again.
+                if let Some(sender) = &this.sender {
+                    sender.send(Frame::Close("the classes could not be stored: connect again".to_owned()));
+                }
             }
         }));
     }
