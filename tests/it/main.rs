@@ -107,6 +107,7 @@ mod store_copy;
 mod targets;
 mod tasks;
 mod telemetry;
+mod three_brokers;
 mod tls;
 mod tokens;
 mod turns;

@@ -53,6 +53,24 @@ impl Cluster {
         self.configure(&[]);
     }
 
+    /// Becomes a replica of another server, which from then on confirms a commit only when this one has it.
+    pub fn follow(&self, primary: &Self) {
+        let (port, data) = (primary.port.to_string(), self.data());
+        let from = ["-h", "127.0.0.1", "-p", &port, "-U", "webloom", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-D", text(&data)];
+        self.run("pg_basebackup", &from);
+        self.configure(&["wal_retrieve_retry_interval = '100ms'"]);
+        self.begin();
+        for setting in ["synchronous_standby_names = '*'", "synchronous_commit = 'on'"] {
+            primary.sql("postgres", &format!("ALTER SYSTEM SET {setting}"));
+        }
+        primary.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// A replica accepts writes from now on.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");
+    }
+
     /// Where it listens.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)

@@ -1,4 +1,5 @@
-//! A proxy between a broker and PostgreSQL that loses what a test tells it to lose. The connection must not use TLS.
+//! A proxy before a server: PostgreSQL, or a broker. It loses what a test tells it to lose, and can be cut like a cable. To lose commits, the connection
+//! must not use TLS.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,6 +17,10 @@ pub enum Lost {
 
 #[derive(Default)]
 struct State {
+    /// Where the server is.
+    server: Mutex<String>,
+    /// Both ends of the connections that were made since the last cut.
+    open: Mutex<Vec<TcpStream>>,
     /// The commit of a transaction with this text is to be lost.
     planned: Mutex<Option<(Vec<u8>, Lost)>>,
     /// New connections are closed.
@@ -43,7 +48,7 @@ impl Proxy {
     pub fn start(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let state = Arc::new(State::default());
+        let state = Arc::new(State { server: Mutex::new(server), ..State::default() });
         let this = Self { port, state: Arc::clone(&state) };
         std::thread::spawn(move || {
             for client in listener.incoming() {
@@ -51,16 +56,25 @@ impl Proxy {
                 if state.ended.load(SeqCst) {
                     return;
                 }
+                let address = state.server.lock().expect("locked").clone();
+                let Ok(server) = TcpStream::connect(address) else { continue };
+                let mut open = state.open.lock().expect("locked");
                 if state.refuses.load(SeqCst) {
                     state.refused.fetch_add(1, SeqCst);
                     continue;
                 }
-                let Ok(server) = TcpStream::connect(&server) else { continue };
+                open.extend([&client, &server].map(|end| end.try_clone().expect("cloned")));
+                drop(open);
                 let number = state.made.fetch_add(1, SeqCst);
                 Line { number, client, server, state: Arc::clone(&state) }.start();
             }
         });
         this
+    }
+
+    /// The URL of the broker behind it.
+    pub fn http(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// The URL of the database behind it.
@@ -82,6 +96,21 @@ impl Proxy {
     pub fn open(&self) {
         self.state.refuses.store(false, SeqCst);
         self.state.refused.store(0, SeqCst);
+    }
+
+    /// Ends all connections, and refuses new ones.
+    pub fn cut(&self) {
+        self.state.refuses.store(true, SeqCst);
+        for end in self.state.open.lock().expect("locked").drain(..) {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Connects to another server from now on, and ends the connections to the last one.
+    pub fn redirect(&self, server: String) {
+        *self.state.server.lock().expect("locked") = server;
+        self.cut();
+        self.open();
     }
 
     /// Swallows from now on what is sent on the connections that are there, as a network that drops packets. New ones work.
@@ -132,9 +161,11 @@ impl Line {
             if self.number < self.state.silent_below.load(SeqCst) {
                 continue;
             }
-            transaction.extend_from_slice(&piece[..length]);
+            let mut planned = self.state.planned.lock().expect("locked");
+            if planned.is_some() {
+                transaction.extend_from_slice(&piece[..length]);
+            }
             if transaction.ends_with(COMMIT) {
-                let mut planned = self.state.planned.lock().expect("locked");
                 let is_it = planned.as_ref().is_some_and(|(text, _)| transaction.windows(text.len()).any(|part| part == text));
                 transaction.clear();
                 if let Some((_, lost)) = planned.take_if(|_| is_it) {
@@ -145,6 +176,7 @@ impl Line {
                     }
                 }
             }
+            drop(planned);
             if self.server.write_all(&piece[..length]).is_err() {
                 break;
             }
