@@ -1,6 +1,8 @@
 //! The current role of this broker: leader or standby. The program writes it and the service reads it.
 
+use crate::domain::time::Timestamp;
 use crate::store::Member;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use tokio::sync::watch;
 
 /// The role of a broker.
@@ -28,13 +30,28 @@ pub struct Brokers {
     /// This broker.
     pub me: Member,
     role: watch::Sender<Role>,
+    /// Until when no other broker can lead, by the monotonic clock.
+    sole_until: AtomicI64,
 }
 
 impl Brokers {
     /// A broker with this role.
     #[must_use]
     pub fn new(me: Member, role: Role) -> Self {
-        Self { me, role: watch::Sender::new(role) }
+        Self { me, role: watch::Sender::new(role), sole_until: AtomicI64::new(i64::MAX) }
+    }
+
+    /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: there is no other broker, or
+    /// it is at the same machine and would end this one.
+    pub fn renewed(&self, sole_until: Option<Timestamp>) {
+        self.sole_until.store(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
+    }
+
+    /// Whether another broker may lead already, as this one can neither renew nor read its lease. Then it must answer no agent and no worker: these would
+    /// keep what the other broker gives to others.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        Timestamp::steady().0 >= self.sole_until.load(Relaxed)
     }
 
     /// The current role.

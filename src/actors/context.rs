@@ -222,6 +222,8 @@ pub struct BrokerContext {
     pub since: Timestamp,
     /// The same moment on the monotonic clock.
     pub began: Timestamp,
+    /// Until when the previous leader may still answer its agents and workers, on the monotonic clock.
+    pub predecessor_until: Timestamp,
     /// What was connected to the previous broker.
     pub before: Arc<super::before::Before>,
     /// How late fires are.
@@ -278,6 +280,7 @@ impl BrokerContext {
             times,
             since: Timestamp::now(),
             began: Timestamp::steady(),
+            predecessor_until: Timestamp::steady(),
             before: Arc::default(),
             lateness: Arc::default(),
             counts: Arc::default(),
@@ -308,6 +311,12 @@ impl BrokerContext {
     #[must_use]
     pub fn with_lease(self, lease_ms: u64) -> Self {
         Self { lease_ms, ..self }
+    }
+
+    /// Sets until when the previous leader may still answer its agents and workers.
+    #[must_use]
+    pub fn with_predecessor(self, predecessor_until: Timestamp) -> Self {
+        Self { predecessor_until, ..self }
     }
 
     /// Sets where spans go.

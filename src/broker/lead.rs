@@ -24,6 +24,7 @@ use crate::store::{
     UnsettledJobs,
 };
 use crate::telemetry::{METRICS_EVERY, Telemetry};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -100,17 +101,31 @@ impl Leader {
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };
         let (is_cut_off, mut cut_off) = watch::channel(false);
-        let keeper = LeaseRenewer { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms, is_cut_off };
+        let context = context(config, store.clone(), Brokers::new(me.clone(), role));
+        let context = context.with_predecessor(Timestamp::steady().plus_ms(leadership.predecessor_ms as i64));
+        let (ttl_ms, brokers) = (config.lease.ttl_ms, Arc::clone(&context.brokers));
+        if store.is_remote() {
+            // Until the first renewal it is not known whether there are others.
+            brokers.renewed(Some(Timestamp::steady().plus_ms(ttl_ms as i64)));
+        }
+        let keeper = LeaseRenewer {
+            store: store.clone(),
+            me: me.clone(),
+            leadership,
+            ttl_ms,
+            brokers,
+            is_cut_off,
+            is_doubt_logged: Cell::default(),
+        };
         let keeper = actix::spawn(keeper.keep());
         let (open_runs, unsettled, before) = left_open(&store).await.map_err(failed)?;
-        let context = context(config, store.clone(), Brokers::new(me.clone(), role));
         let context = context.with_before(before).with_telemetry(telemetry.clone());
         let sites = store.read(LoadSites).await.map_err(failed)?;
         load_sites(&context, sites).await.map_err(failed)?;
         if !open_runs.is_empty() {
             // Nodes may still have turns from the previous broker, and may continue them for this time.
-            let now = Timestamp::steady();
-            context.sites.board().quiet(now, now.plus_ms(context.sites.right_ms as i64));
+            let until = context.predecessor_until.plus_ms(context.sites.right_ms as i64);
+            context.sites.board().quiet(Timestamp::steady(), until);
             log::info!("taking over active runs: {}", open_runs.len());
         }
         let registry = Registry::start(&context, open_runs);

@@ -1,9 +1,12 @@
 //! Keeps the lease: the leader renews it periodically, and ends when it is no longer the leader.
 
 use super::clock::Steady;
+use crate::actors::brokers::Brokers;
 use crate::domain::leader::{End, Tenure};
 use crate::domain::time::Timestamp;
 use crate::store::{GetLease, Leadership, Member, RenewLease, Store, StoreError};
+use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -17,8 +20,11 @@ pub(super) struct LeaseRenewer {
     pub(super) me: Member,
     pub(super) leadership: Leadership,
     pub(super) ttl_ms: u64,
+    pub(super) brokers: Arc<Brokers>,
     /// Whether the database cannot be reached, so that another broker may lead meanwhile.
     pub(super) is_cut_off: watch::Sender<bool>,
+    /// The log has that another broker may lead.
+    pub(super) is_doubt_logged: Cell<bool>,
 }
 
 impl LeaseRenewer {
@@ -29,7 +35,7 @@ impl LeaseRenewer {
         let mut tenure = Tenure::new(self.ttl_ms, clock.now_ms());
         let every = Duration::from_millis(tenure.every_ms());
         loop {
-            let began = clock.now_ms();
+            let (began, steady) = (clock.now_ms(), Timestamp::steady());
             let is_locked = timeout(every, self.holds_lock()).await.unwrap_or(false);
             let mut renewal = std::pin::pin!(self.renewal(is_locked));
             let done = loop {
@@ -42,9 +48,14 @@ impl LeaseRenewer {
                 }
             };
             match done {
-                Ok(()) => {
+                Ok(has_others) => {
                     tenure.renewed(began);
+                    let until = steady.plus_ms(self.ttl_ms as i64);
+                    self.brokers.renewed(Some(until).filter(|_| has_others && self.store.is_remote()));
                     self.is_cut_off.send_replace(false);
+                    if self.is_doubt_logged.take() {
+                        log::info!("lease renewed, agents and workers are answered again term={}", self.leadership.term);
+                    }
                 }
                 Err(StoreError::NotLeading) => return self.store.deposed().await.text(self.leadership.term),
                 Err(error) => {
@@ -76,7 +87,7 @@ impl LeaseRenewer {
         tokio::task::spawn_blocking(move || leadership.holds_lock()).await.unwrap_or(false)
     }
 
-    fn renewal(&self, is_locked: bool) -> impl Future<Output = Result<(), StoreError>> + use<> {
+    fn renewal(&self, is_locked: bool) -> impl Future<Output = Result<bool, StoreError>> + use<> {
         self.store.write_unbounded(RenewLease { me: self.me.clone(), ttl_ms: self.ttl_ms, is_locked, now: Timestamp::now() })
     }
 
@@ -85,6 +96,12 @@ impl LeaseRenewer {
     async fn doubt(&self, tenure: &mut Tenure, clock: &Steady) -> Option<String> {
         if !tenure.is_doubtful(clock.now_ms()) {
             return None;
+        }
+        if self.brokers.is_doubtful() && !self.is_doubt_logged.replace(true) {
+            log::warn!(
+                "lease not renewed in time, another broker may lead: agents and workers get no answer term={}",
+                self.leadership.term
+            );
         }
         match timeout(Duration::from_millis(self.ttl_ms), self.store.read(GetLease)).await {
             Ok(Ok(Some(stored))) if stored.lease.term == self.leadership.term && stored.broker == self.me.id => {

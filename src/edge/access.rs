@@ -88,6 +88,9 @@ impl Admission {
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);
         }
+        if matches!(self.access.need(), Some(Need::Agent | Need::Worker)) {
+            edge()?.service.check_lease().map_err(|problem| answer(problem.into()))?;
+        }
         if self.without_parameters
             && let Ok(parameters) = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
             && let Some((name, _)) = parameters.iter().find(|(name, _)| !PAGING.contains(&name.as_str()))

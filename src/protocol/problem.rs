@@ -168,6 +168,12 @@ impl Problem {
     pub fn ending() -> Self {
         Self::new(Self::STANDBY, "This broker ends", 503, "retry in a moment, or at the address of another broker")
     }
+    /// 503: another broker may lead already, because this one cannot renew its lease.
+    #[must_use]
+    pub fn in_doubt() -> Self {
+        let detail = "this broker cannot renew its lease, so another one may lead; retry in a moment, or at the address of another broker";
+        Self::new(Self::STANDBY, "This broker may not lead any more", 503, detail)
+    }
     /// Whether another broker should be tried.
     #[must_use]
     pub fn is_standby(&self) -> bool {

@@ -31,6 +31,14 @@ impl Service {
         }
     }
 
+    /// Checks that no other broker can lead yet. If one can, agents and workers must get no answer.
+    ///
+    /// # Errors
+    /// This broker cannot renew its lease.
+    pub fn check_lease(&self) -> Result<(), Problem> {
+        if self.context.brokers.is_doubtful() { Err(Problem::in_doubt()) } else { Ok(()) }
+    }
+
     /// The address of the leader and its term, if another broker leads.
     #[must_use]
     pub fn leader(&self) -> Option<(String, i64)> {

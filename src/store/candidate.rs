@@ -26,6 +26,9 @@ pub struct Leadership {
     pub term: i64,
     /// The turn of the takeover; the first write is the next one.
     pub(super) turn: Turn,
+    /// For how many milliseconds the previous leader may still answer its agents and workers. A server releases the lock of a leader that it
+    /// does not reach any more, and such a leader goes on until its lease is over.
+    pub predecessor_ms: u64,
     pub(super) lock: Arc<LeaderLock>,
 }
 
@@ -115,7 +118,11 @@ impl Seat {
             if Watch::minds_the_lock(lease) && self.lock.try_take(Duration::from_millis(self.ttl_ms))? { Lock::Ours } else { Lock::Theirs };
         let taken = match watch.look(lease, lock, now_ms) {
             Decision::Wait => Ok(None),
-            Decision::TakeOver(reason) => self.take_over(lease, lock).map(|taken| taken.map(|leadership| (leadership, reason))),
+            Decision::TakeOver(reason) => {
+                let predecessor_ms = self.predecessor_ms(seen.as_ref(), reason);
+                let taken = self.take_over(lease, lock);
+                taken.map(|taken| taken.map(|leadership| (Leadership { predecessor_ms, ..leadership }, reason)))
+            }
         };
         match taken? {
             Some((leadership, reason)) => Ok(Look::Leads(leadership, reason)),
@@ -124,6 +131,12 @@ impl Seat {
                 Ok(Look::StandsBy(seen))
             }
         }
+    }
+
+    /// See [`Leadership::predecessor_ms`]. A process that had this address is certainly gone, and a command has none and no peers.
+    fn predecessor_ms(&self, seen: Option<&StoredLease>, reason: Reason) -> u64 {
+        let may_live = |seen: &StoredLease| !seen.url.is_empty() && seen.url != self.me.url;
+        if reason == Reason::Dead && self.address.file().is_none() && seen.is_some_and(may_live) { self.ttl_ms } else { 0 }
     }
 
     fn conn(&mut self) -> Result<&mut Conn, StoreError> {
@@ -181,7 +194,7 @@ impl Seat {
         // A first row begins to count.
         let number = before.map_or(Some(0), |turn| turn.batch.map(|(_, number)| number)).filter(|_| address.file().is_none());
         let turn = Turn { term, batch: number.map(|number| (me.id, number)) };
-        Ok(Some(Leadership { term, turn, lock: Arc::clone(&self.lock) }))
+        Ok(Some(Leadership { term, turn, predecessor_ms: 0, lock: Arc::clone(&self.lock) }))
     }
 
     /// Waits until the next look. A leader at a server that releases its lease ends this at once; so does unparking the thread, with a file.

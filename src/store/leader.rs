@@ -158,9 +158,10 @@ pub struct RenewLease {
 }
 
 impl WriteOp for RenewLease {
-    type Output = ();
+    /// Whether there are other brokers, or were within the last hour.
+    type Output = bool;
 
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
         // The start of the transaction has checked that the term is still ours.
         diesel::update(leader::table.find(ROW))
             .set((
@@ -171,7 +172,10 @@ impl WriteOp for RenewLease {
             ))
             .execute(tx.conn)?;
         diesel::delete(broker::table.filter(broker::last_seen.lt(self.now.plus_ms(-FORGET_MS)))).execute(tx.conn)?;
-        write_member(tx.conn, &self.me, true, self.now)
+        write_member(tx.conn, &self.me, true, self.now)?;
+        // An earlier process of this broker has the same address.
+        let others = broker::table.filter(broker::url.ne(&self.me.url));
+        Ok(diesel::select(diesel::dsl::exists(others)).get_result(tx.conn)?)
     }
 }
 

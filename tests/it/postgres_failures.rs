@@ -2,12 +2,18 @@
 //! lack what another one had confirmed.
 
 use crate::postgres::{broker, verify};
-use crate::support::api::Api;
+use crate::support::api::{Api, id};
 use crate::support::postgres::Cluster;
 use crate::support::process::Broker;
 use crate::support::proxy::{Lost, Proxy};
+use crate::support::socket::Socket;
 use crate::support::{journey, until};
+use crate::tasks::{crew, job, over};
 use serde_json::{Value, json};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use webloom::sdk::{TaskContext, TaskResult, Worker};
 
 /// The exit code of a broker that must not lead any more.
 const NO_LONGER_LEADS: i32 = 75;
@@ -45,6 +51,98 @@ async fn exit_code(broker: &mut Broker) -> Option<i32> {
     })
     .await;
     ended.and_then(|status| status.code())
+}
+
+/// Attempts of a task: how many have begun, how many are at work, and how many were at once.
+#[derive(Default)]
+struct Attempts {
+    begun: Cell<u32>,
+    at_work: Cell<u32>,
+    most_at_once: Cell<u32>,
+    may_end: Cell<bool>,
+}
+
+struct Attempt(Rc<Attempts>);
+
+impl Attempt {
+    fn begin(attempts: &Rc<Attempts>) -> Self {
+        attempts.begun.update(|count| count + 1);
+        attempts.at_work.update(|count| count + 1);
+        attempts.most_at_once.set(attempts.most_at_once.get().max(attempts.at_work.get()));
+        Self(Rc::clone(attempts))
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.at_work.update(|count| count - 1);
+    }
+}
+
+#[test]
+fn a_leader_that_loses_the_database_keeps_no_task_that_the_next_one_gives_to_another_worker() {
+    journey(async {
+        let cluster = Cluster::start(&[]);
+        let homes = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let proxies = [(); 2].map(|()| Proxy::start(cluster.address()));
+        let [mut old, next] = [0, 1].map(|n| broker(homes[n].path(), &proxies[n].url("&answer_timeout=3"), &LEASE));
+        let (first, second) = (Api::new(&old.url), Api::new(&next.url));
+        is_ready(&first, 200).await;
+        let ask = |query: &str| cluster.sql("webloom", query).parse::<u32>().expect("a number");
+        until("the other one stands by", || std::future::ready((ask("SELECT count(*) FROM broker") == 2).then_some(()))).await;
+        // The leader learns of it with a renewal that begins after that.
+        let renewals = ask("SELECT renewals FROM leader");
+        until("two renewals", || std::future::ready((ask("SELECT renewals FROM leader") > renewals + 1).then_some(()))).await;
+        let attempts = Rc::<Attempts>::default();
+        let works = {
+            let attempts = Rc::clone(&attempts);
+            move |_: TaskContext| {
+                let attempts = Rc::clone(&attempts);
+                async move {
+                    let _attempt = Attempt::begin(&attempts);
+                    while !attempts.may_end.get() {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    TaskResult::Ok(())
+                }
+            }
+        };
+        // Each worker knows one broker.
+        let _keeps = crew([Worker::new(&old.url).task("h", works.clone())]).await;
+        let task = json!({ "handler": "h", "lease": 1_000, "lostAttempts": 9, "noWorker": "wait" });
+        let job = job(&first, "long", task, json!({})).await;
+        let run = first.trigger(&job).await;
+        until("the task is at work", || std::future::ready((attempts.begun.get() == 1).then_some(()))).await;
+        let _takes = crew([Worker::new(&next.url).task("h", works)]).await;
+        proxies[0].cut();
+        is_ready(&second, 200).await;
+        until("the task is at work again", || std::future::ready((attempts.begun.get() == 2).then_some(()))).await;
+        assert_eq!(attempts.most_at_once.get(), 1);
+        let (status, problem) = first.post("/api/v1/workers", &json!({ "classNames": ["a.B"] })).await;
+        assert_eq!((status, &problem["type"]), (503, &json!("/problems/standby")), "{problem}");
+        attempts.may_end.set(true);
+        let run = over(&second, &run).await;
+        assert_eq!((&run["state"], &run["attempt"]), (&json!("success"), &json!(2)), "{run}");
+        proxies[0].open();
+        assert_eq!(exit_code(&mut old).await, Some(NO_LONGER_LEADS));
+    });
+}
+
+#[test]
+fn a_worker_whose_classes_were_not_stored_connects_again() {
+    journey(async {
+        let cluster = Cluster::start(&[]);
+        let (folder, proxy) = (tempfile::tempdir().expect("a folder"), Proxy::start(cluster.address()));
+        let broker = broker(folder.path(), &proxy.url(""), &LEASE);
+        let api = Api::new(&broker.url);
+        let mut socket = Socket::open(&broker.url, &format!("/worker?workerid={}", id()), None).await;
+        socket.first("welcome").await;
+        proxy.cut();
+        is_ready(&api, 503).await;
+        socket.say("watch", &json!({ "classNames": ["a.B"] }));
+        assert_eq!(socket.first("error").await["status"], 503);
+        assert_eq!(socket.next().await, None, "the broker closes the socket: the worker would wait for ever");
+    });
 }
 
 #[test]

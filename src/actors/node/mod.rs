@@ -170,6 +170,11 @@ impl NodeActor {
     /// Checks whether the node is still alive.
     fn watch(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
+        if self.context.brokers.is_doubtful() {
+            // The broker accepts nothing from it: its time counts from when it may come back.
+            (self.last_message, self.closed_at) = (now, self.closed_at.map(|_| now));
+            return;
+        }
         let times = self.context.times;
         let silent = now.since_ms(self.last_message) > times.node_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);

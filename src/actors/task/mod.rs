@@ -250,10 +250,14 @@ fn moment(now: Timestamp) -> Moment {
     Moment { now, chance: super::chance() }
 }
 
-fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Instance, Part) {
+/// `lease_from`: the last time at which a broker may have renewed the lease of an attempt that a worker has.
+fn restored(row: InstanceRow, settings: &TaskSettings, lease_from: Timestamp) -> (Instance, Part) {
     let peer = row.peer.map(WorkerId);
-    let phase =
-        if row.state.is_final() { Phase::Over(row.state) } else { Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN_MS)) };
+    let phase = if row.state.is_final() {
+        Phase::Over(row.state)
+    } else {
+        Phase::Unclear(lease_from.plus_ms(settings.lease_ms() as i64 + MARGIN_MS))
+    };
     let only = peer.filter(|_| settings.strategy == Strategy::Broadcast);
     let result = row.result.and_then(|text| RawValue::from_string(text).ok());
     // For one of several instances, the number of failures is not stored. The retry policy still applies.
@@ -276,6 +280,8 @@ impl Kind for Task {
         let settings = run.rules.task.clone().unwrap_or_default();
         let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
         let (now, steady) = (Timestamp::now(), Timestamp::steady());
+        // A previous leader that lives, although the database does not reach it, may still renew leases.
+        let lease_from = steady.max(context.predecessor_until);
         // The first actor of a queued run has the next epoch. The same applies in this broker to a run that another broker
         // created ahead of its time.
         let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < context.since);
@@ -288,13 +294,13 @@ impl Kind for Task {
                 Pause::For(ms) => Phase::Pausing(steady.plus_ms(ms as i64)),
                 Pause::None if is_fresh => Phase::Requesting,
                 // The run may have been sent before the broker, or this actor, crashed.
-                Pause::None | Pause::FromLater => Phase::Unclear(steady.plus_ms(settings.lease_ms() as i64 + MARGIN_MS)),
+                Pause::None | Pause::FromLater => Phase::Unclear(lease_from.plus_ms(settings.lease_ms() as i64 + MARGIN_MS)),
             };
             let failures = run.counters.error as u32;
             // If the run ends before a worker reports it, the last worker is still known.
             vec![(Instance::taken_over(phase, run.attempt, failures), Part { worker: run.worker_id, ..Part::default() })]
         } else {
-            stored.into_iter().map(|row| restored(row, &settings, steady)).collect()
+            stored.into_iter().map(|row| restored(row, &settings, lease_from)).collect()
         }
         .into_iter()
         .unzip();

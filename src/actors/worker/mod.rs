@@ -129,6 +129,11 @@ impl WorkerActor {
 
     fn check_liveness(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
+        if self.context.brokers.is_doubtful() {
+            // The broker accepts nothing from it: its time counts from when it may come back.
+            (self.last_message, self.closed_at) = (now, self.closed_at.map(|_| now));
+            return;
+        }
         let times = self.context.times;
         self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {

@@ -151,6 +151,7 @@ pub async fn root(
     }
     // The role may have changed since the caller was admitted.
     edge.service.must_lead()?;
+    edge.service.check_lease()?;
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     check_facts(&facts)?;

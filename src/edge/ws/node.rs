@@ -38,7 +38,7 @@ pub(super) fn open(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let id = facts.node_id;
-    let (ends, by) = (Ends::of(edge, &caller, format!("node_id={id}"), request, stream), caller.name);
+    let (ends, by) = (Ends::of(edge, &caller, format!("node_id={id}"), request, stream).while_leading(edge), caller.name);
     let session =
         NodeSession { service: edge.service.clone(), id, facts: Some((facts, binary, by)), instance, number: 0, ends, stats: None };
     session::open(session, request)

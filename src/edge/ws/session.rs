@@ -7,6 +7,7 @@ use crate::edge::Edge;
 use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
 use crate::protocol::problem::Problem;
+use crate::service::Service;
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws::{self, CloseCode, CloseReason, Message, ProtocolError, WebsocketContext};
@@ -21,10 +22,15 @@ use std::task::{Context, Poll};
 /// The longest message that a peer may send. Bulk data uses HTTP; control messages are small.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
+/// Why a socket of an agent or a worker is closed; at most 123 bytes.
+const IN_DOUBT: &str = "this broker cannot renew its lease, so another one may lead: connect again, or to another broker";
+
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Both directions of a socket, before its session starts to read.
 pub struct Ends {
+    /// Whether the socket may be used only while no other broker can lead.
+    leading: Option<Service>,
     incoming: Option<Frames>,
     sender: Option<SessionSender>,
     backlog: Arc<Backlog>,
@@ -39,7 +45,21 @@ impl Ends {
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
         let incoming = Some(Frames::new(payload, &share));
         let withdrawn = Some((peer, caller.withdrawn(&edge.tokens).boxed_local()));
-        Self { incoming, sender: None, backlog: Arc::new(Backlog::new(share, line)), withdrawn }
+        Self { leading: None, incoming, sender: None, backlog: Arc::new(Backlog::new(share, line)), withdrawn }
+    }
+
+    /// The socket of an agent or a worker: it is closed instead of used if another broker may lead.
+    pub fn while_leading(self, edge: &Edge) -> Self {
+        Self { leading: Some(edge.service.clone()), ..self }
+    }
+
+    /// Whether the socket may be used; otherwise it is closed.
+    fn may_be_used<A: Peer>(&self, ctx: &mut WebsocketContext<A>) -> bool {
+        let problem = self.leading.as_ref().and_then(|service| service.check_lease().err());
+        if problem.is_some() {
+            refuse(CloseCode::Again, IN_DOUBT, ctx);
+        }
+        problem.is_none()
     }
 
     /// Starts to read, and returns the sender. Closes the socket when the token of the peer is withdrawn.
@@ -67,6 +87,9 @@ impl Ends {
     /// Writes a frame from the sender.
     pub fn write<A: Peer>(&self, frame: Frame, ctx: &mut WebsocketContext<A>) {
         self.backlog.buffered(frame.bytes());
+        if !self.may_be_used(ctx) {
+            return;
+        }
         match frame {
             Frame::Text(text) => ctx.text(text),
             Frame::Binary(bytes) => ctx.binary(bytes),
@@ -139,6 +162,9 @@ pub trait Peer: Actor<Context = WebsocketContext<Self>> + StreamHandler<Result<M
 
 /// Handles everything that arrives on the socket.
 pub fn receive<A: Peer>(peer: &mut A, message: Result<Message, ProtocolError>, ctx: &mut WebsocketContext<A>) {
+    if !peer.ends().may_be_used(ctx) {
+        return;
+    }
     match message {
         Ok(Message::Binary(bytes)) => peer.take(&bytes, ctx),
         Ok(Message::Ping(bytes)) => ctx.pong(&bytes),

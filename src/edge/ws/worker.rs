@@ -37,7 +37,7 @@ pub(super) fn open(
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let ends = Ends::of(edge, &caller, format!("worker_id={id}"), request, stream);
+    let ends = Ends::of(edge, &caller, format!("worker_id={id}"), request, stream).while_leading(edge);
     let session = WorkerSession { service: edge.service.clone(), id, by: caller.name, number: 0, ends, has_left: false, stats: None };
     session::open(session, request)
 }
