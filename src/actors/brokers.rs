@@ -78,3 +78,21 @@ impl Brokers {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::BrokerId;
+
+    #[test]
+    fn a_leader_is_in_doubt_from_the_end_of_its_lease_if_there_are_others() {
+        let me = Member { id: BrokerId::random(), url: String::new(), version: String::new(), started_at: Timestamp::now() };
+        let brokers = Brokers::new(me, Role::Leader { term: 1 });
+        let in_doubt = |until| {
+            brokers.renewed(until);
+            brokers.is_doubtful()
+        };
+        let now = Timestamp::steady();
+        assert_eq!([Some(now), Some(now.plus_ms(60_000)), None].map(in_doubt), [true, false, false]);
+    }
+}

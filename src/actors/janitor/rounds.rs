@@ -19,8 +19,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a step that only read.
 const AFTER_READ: Duration = Duration::from_millis(5);
-/// If more operations than this wait in the write queue, the janitor waits.
-const QUIET: usize = 32;
+/// If more operations than this wait in the write queue, the janitor waits. Up to 256 loads of nodes may wait there for others to join.
+const QUIET: usize = 256 + 32;
 /// How long the janitor waits before it checks the write queue again.
 const WHILE_BUSY: Duration = Duration::from_millis(100);
 

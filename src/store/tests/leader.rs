@@ -102,11 +102,12 @@ fn brokers_are_seen_and_forgotten() {
         seat.beat().expect("it is said");
         let now = Timestamp::now();
         let renew = RenewLease { me: me.clone(), ttl_ms: 1_000, is_locked: true, now };
-        store.write(renew.clone()).await.expect("renewed");
+        assert_eq!(store.write(renew.clone()).await, Ok(true), "there are others");
         let urls = |brokers: Vec<StoredBroker>| brokers.into_iter().map(|broker| broker.member.url).collect::<Vec<_>>();
         let seen = store.read(ListBrokers).await.expect("read");
         assert!(seen.iter().any(|broker| broker.member == other && !broker.is_leader));
-        store.write(RenewLease { now: now.plus_ms(7_200_000), ..renew.clone() }).await.expect("renewed");
+        let later = RenewLease { now: now.plus_ms(7_200_000), ..renew.clone() };
+        assert_eq!(store.write(later).await, Ok(false), "it is alone");
         assert_eq!(urls(store.read(ListBrokers).await.expect("read")), ["http://b:1"], "an hour is long");
         seat.beat().expect("it is said");
         seat.leave().expect("it is said");
