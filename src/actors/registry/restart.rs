@@ -233,7 +233,9 @@ impl Handler<ChildDied> for Registry {
             | ChildKey::Janitor
             | ChildKey::Recorder => {}
         }
-        let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
+        let Some(pause) = child.budget.spend(Timestamp::steady(), death.is_outage) else {
+            return self.give_up(death.key, &death.error, ctx);
+        };
         log::warn!("{} crashed and restarts in {pause} ms: {}", death.key.label(), death.error);
         child.stats.restarted();
         ctx.run_later(Duration::from_millis(pause), move |this, ctx| {

@@ -155,7 +155,12 @@ impl<K: Kind> RunShell<K> {
     ) {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Ctx<K>| match result {
             Ok(value) => done(this, value, ctx),
-            Err(error) => this.die(&format!("store error: {error}"), ctx),
+            Err(error) => {
+                if error.is_outage() {
+                    this.guard.set_outage();
+                }
+                this.die(&format!("store error: {error}"), ctx);
+            }
         }));
     }
 
