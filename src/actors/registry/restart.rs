@@ -168,7 +168,7 @@ impl Registry {
         self.worker_sessions.remove(&id);
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
-        drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
+        drop(self.context.store.write_unbounded(WorkerGone { worker: id, now: Timestamp::now() }));
         self.context.allocator.worker_left(id);
         for identity in self.context.addresses.runs_by_worker.of(id) {
             if let Some(run) = self.context.addresses.runs.get(identity) {
