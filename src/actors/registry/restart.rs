@@ -183,6 +183,11 @@ impl Registry {
 /// Closes a run whose actor crashes again and again.
 async fn fail_run(context: crate::actors::context::BrokerContext, identity: Identity, reason: String) -> Result<(), StoreError> {
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
+    if run.state.is_final() {
+        // Its last actor ended before it knew that the end is stored.
+        context.registry().run_ended(identity, run.job_id, run.follow);
+        return Ok(());
+    }
     let (blocks, _) = context.store.read(LoadFrontier { no: run.no }).await?;
     let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, SeenSet::new()).counters();
     let end = FinishRun {
