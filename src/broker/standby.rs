@@ -170,6 +170,7 @@ impl Vigil {
                     }
                 }
                 Err(StoreError::Busy) => self.blocked(),
+                Err(StoreError::Failed(_)) if self.candidate.seat.tables() == Ok(Tables::Newer) => return drop(tell.send(Err(newer()))),
                 Err(error) => self.trouble(error),
             }
             self.candidate.seat.wait(self.every);

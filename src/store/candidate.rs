@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// The lease duration of a leader that migrates the tables, until its first renewal: a migration may take long.
 const MIGRATING_MS: u64 = 600_000;
+/// Maximum duration of a lease without the lock: if its holder dies, others wait for its end. A command has a lease of days.
+const MOST_WITHOUT_LOCK_MS: u64 = MIGRATING_MS;
 
 /// The right to write.
 #[derive(Debug, Clone)]
@@ -169,6 +171,7 @@ impl Seat {
             copy::check_finished(self.conn()?, &address)?;
         }
         let ttl_ms = if tables == Tables::Older { self.ttl_ms.max(MIGRATING_MS) } else { self.ttl_ms };
+        let ttl_ms = if lock == Lock::Ours { ttl_ms } else { ttl_ms.min(MOST_WITHOUT_LOCK_MS) };
         let term = seen.map_or(0, |lease| lease.term) + 1;
         let lease = Lease { term, renewals: 0, ttl_ms, is_locked: lock == Lock::Ours, is_released: false };
         let (seen, me) = (seen.copied(), self.me.clone());

@@ -75,7 +75,8 @@ impl Custody {
         }
         let this = Self { me, leadership };
         let conn = &mut dialect::writer(address)?;
-        this.write(conn, |conn| Ok(diesel::update(leader::table).set(leader::is_locked.eq(true)).execute(conn)?))?;
+        let with_lock = (leader::is_locked.eq(true), leader::ttl_ms.eq(TTL_MS as i64));
+        this.write(conn, |conn| Ok(diesel::update(leader::table).set(with_lock).execute(conn)?))?;
         Ok(this)
     }
 

@@ -56,6 +56,12 @@ impl StoreError {
         DISK.iter().find(|(found, _)| text.contains(found)).map(|(_, meaning)| *meaning)
     }
 
+    /// The store accepts no such writes at the moment, whoever makes them: the operation is not to blame.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Busy | Self::Unreachable(_)) || self.disk_trouble().is_some()
+    }
+
     /// The operation itself rejected the write; the rest of its transaction is valid.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Stale | Self::Conflict(_) | Self::NotFound)
@@ -84,5 +90,19 @@ impl From<diesel::result::Error> for StoreError {
 impl From<std::io::Error> for StoreError {
     fn from(e: std::io::Error) -> Self {
         Self::Failed(e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_an_operation_that_cannot_be_stored() {
+        let full = StoreError::Failed("appending to a segment: No space left on device (os error 28)".into());
+        let outages = [StoreError::Busy, StoreError::Unreachable(String::new()), full, StoreError::Unknown("disk I/O error".into())];
+        assert!(outages.iter().all(StoreError::is_outage));
+        let others = [StoreError::Stale, StoreError::NotStorable(String::new()), StoreError::Failed("UNIQUE constraint failed".into())];
+        assert!(!others.iter().any(StoreError::is_outage));
     }
 }

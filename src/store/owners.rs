@@ -74,10 +74,9 @@ impl WriteOp for ClaimId {
     }
 }
 
-/// Removes the owner of an id.
-pub(super) fn release_id(conn: &mut Conn, peer: PeerId) -> Result<(), StoreError> {
-    diesel::delete(id_owner::table.find((peer.kind(), peer.to_string()))).execute(conn)?;
-    Ok(())
+/// Removes the owner of an id; returns whether it had one.
+pub(super) fn release_id(conn: &mut Conn, peer: PeerId) -> Result<bool, StoreError> {
+    Ok(diesel::delete(id_owner::table.find((peer.kind(), peer.to_string()))).execute(conn)? > 0)
 }
 
 /// Releases ids of workers that were claimed before a time and have no stored data.

@@ -326,10 +326,11 @@ impl ReadOp for DeadRuns {
     type Output = Vec<Run>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        let again = run::table.filter(run::job_id.eq(self.job_id)).filter(run::retry_of.is_not_null());
-        let repeated: Vec<Identity> = again.select(run::retry_of.assume_not_null()).load(from.conn)?;
+        // Not as a list of values: there may be more of them than a statement may have.
+        let is_dead = "identity NOT IN (SELECT retry_of FROM run WHERE retry_of IS NOT NULL AND job_id = ";
+        let is_dead = diesel::dsl::sql::<diesel::sql_types::Bool>(is_dead).bind::<Text, _>(self.job_id).sql(")");
         let failed = run::table.filter(run::job_id.eq(self.job_id)).filter(run::state.eq(RunState::Failed));
-        let rows = failed.filter(run::identity.ne_all(repeated)).order(run::no).limit(self.limit as i64);
+        let rows = failed.filter(is_dead).order(run::no).limit(self.limit as i64);
         Ok(rows.select(Run::as_select()).load(from.conn)?)
     }
 }

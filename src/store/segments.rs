@@ -200,12 +200,18 @@ impl SegmentFiles {
             log::error!("results segment was deleted while in use path={}", path_of(&self.folder, current.number).display());
         }
         if self.current.is_none() {
-            let number = self.last + 1;
             if !self.folder.exists() {
                 log::error!("results folder is missing and is created again path={}", self.folder.display());
                 private::make_folder(&self.folder)?;
             }
-            let file = private::options().write(true).create_new(true).open(path_of(&self.folder, number))?;
+            let (number, file) = loop {
+                let number = self.last + 1;
+                match private::options().write(true).create_new(true).open(path_of(&self.folder, number)) {
+                    // Created before, when a later step failed: for example, the limit of open files was reached.
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => self.last = number,
+                    opened => break (number, opened?),
+                }
+            };
             // The name of the file must be on disk as well.
             #[cfg(unix)]
             File::open(&self.folder)?.sync_all()?;

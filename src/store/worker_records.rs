@@ -177,7 +177,7 @@ impl WriteOp for OrderWorker {
     }
 }
 
-/// Deletes a worker and the orders for it. The history of its watches stays.
+/// Deletes a worker and the orders for it, and releases its id. The history of its watches stays.
 #[derive(Debug, Clone, Copy)]
 pub struct ForgetWorker(pub WorkerId);
 
@@ -186,8 +186,9 @@ impl WriteOp for ForgetWorker {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let gone = diesel::delete(worker_record::table.find(self.0)).execute(tx.conn)?;
-        release_id(tx.conn, PeerId::Worker(self.0))?;
-        if gone == 0 { Err(StoreError::NotFound) } else { Ok(()) }
+        // A worker that never began to watch has no record, but may have its id.
+        let is_released = release_id(tx.conn, PeerId::Worker(self.0))?;
+        if gone == 0 && !is_released { Err(StoreError::NotFound) } else { Ok(()) }
     }
 }
 

@@ -103,6 +103,8 @@ impl Writer {
 
     fn write(&mut self, slots: &mut Vec<Slot>) {
         match self.persist(slots, "store.batch", "store.commit") {
+            // Results were not appended: the disk may be full.
+            Ok(()) if slots.iter().any(|slot| slot.settled) => self.give_room_back(),
             Ok(()) => {}
             Err((e, is_of_one)) if is_of_one && self.fence.ended.borrow().is_none() && e.disk_trouble().is_none() => {
                 log::warn!("batch of writes failed, repeating them one by one operations={} error={e}", slots.len());
@@ -350,10 +352,14 @@ fn place_packs(segments: &mut Segments, conn: &mut Conn, gauge: &Gauge, slots: &
     match outcome {
         Ok(places) => with_pack.zip(places).for_each(|(slot, place)| slot.place = Some(place)),
         Err(e) => {
-            gauge.failed(&format!("appending to a segment: {e}"));
             log::error!("could not append results to a segment error={e}");
+            let error = StoreError::Failed(format!("appending to a segment: {e}"));
+            gauge.failed(&error.to_string());
+            if error.disk_trouble().is_some() {
+                gauge.disk_refused(&error);
+            }
             for slot in with_pack {
-                slot.queued.fail(StoreError::Failed(format!("appending to a segment: {e}")));
+                slot.queued.fail(error.clone());
                 slot.settled = true;
             }
         }

@@ -198,7 +198,7 @@ impl NodeActor {
         self.context.registry().node_left(self.id());
         // Nothing waits for this write; a broker that starts ends all connections.
         let gone = NodeDisconnected { node: self.id(), reason: why.to_owned(), last_seen: self.last_seen, now: Timestamp::now() };
-        drop(self.context.store.write(gone));
+        drop(self.context.store.write_unbounded(gone));
         self.guard.finish();
         ctx.stop();
     }

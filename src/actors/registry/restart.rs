@@ -168,7 +168,7 @@ impl Registry {
         self.worker_sessions.remove(&id);
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
-        drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
+        drop(self.context.store.write_unbounded(WorkerGone { worker: id, now: Timestamp::now() }));
         self.context.allocator.worker_left(id);
         for identity in self.context.addresses.runs_by_worker.of(id) {
             if let Some(run) = self.context.addresses.runs.get(identity) {
@@ -183,6 +183,11 @@ impl Registry {
 /// Closes a run whose actor crashes again and again.
 async fn fail_run(context: crate::actors::context::BrokerContext, identity: Identity, reason: String) -> Result<(), StoreError> {
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
+    if run.state.is_final() {
+        // Its last actor ended before it knew that the end is stored.
+        context.registry().run_ended(identity, run.job_id, run.follow);
+        return Ok(());
+    }
     let (blocks, _) = context.store.read(LoadFrontier { no: run.no }).await?;
     let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, SeenSet::new()).counters();
     let end = FinishRun {
@@ -233,7 +238,9 @@ impl Handler<ChildDied> for Registry {
             | ChildKey::Janitor
             | ChildKey::Recorder => {}
         }
-        let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
+        let Some(pause) = child.budget.spend(Timestamp::steady(), death.is_outage) else {
+            return self.give_up(death.key, &death.error, ctx);
+        };
         log::warn!("{} crashed and restarts in {pause} ms: {}", death.key.label(), death.error);
         child.stats.restarted();
         ctx.run_later(Duration::from_millis(pause), move |this, ctx| {

@@ -160,7 +160,12 @@ impl<K: Kind> RunShell<K> {
                 this.guard.finish();
                 ctx.stop();
             }
-            Err(error) => this.die(&format!("store error: {error}"), ctx),
+            Err(error) => {
+                if error.is_outage() {
+                    this.guard.set_outage();
+                }
+                this.die(&format!("store error: {error}"), ctx);
+            }
         }));
     }
 

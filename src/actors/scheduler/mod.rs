@@ -69,6 +69,9 @@ impl Scheduler {
             Err(error) => {
                 log::error!("failed to load the agenda: {error}");
                 this.guard.stats().set_error(error.to_string());
+                if error.is_outage() {
+                    this.guard.set_outage();
+                }
                 ctx.stop(); // and the next one tries again, after a pause
             }
         }));

@@ -211,6 +211,8 @@ pub struct Death {
     pub generation: u64,
     /// The error.
     pub error: String,
+    /// See [`ExitGuard::set_outage`].
+    pub is_outage: bool,
 }
 
 /// Held by each child; see the module documentation.
@@ -218,6 +220,7 @@ pub struct ExitGuard {
     stats: Arc<Stats>,
     key: ChildKey,
     generation: u64,
+    is_outage: bool,
     tell: Option<Box<dyn FnOnce(Death) + Send>>,
 }
 
@@ -225,7 +228,7 @@ impl ExitGuard {
     /// An exit guard that calls `tell` if the child ends without `finish`.
     #[must_use]
     pub fn new(stats: Arc<Stats>, key: ChildKey, generation: u64, tell: impl FnOnce(Death) + Send + 'static) -> Self {
-        Self { stats, key, generation, tell: Some(Box::new(tell)) }
+        Self { stats, key, generation, is_outage: false, tell: Some(Box::new(tell)) }
     }
 
     /// Call this first in every handler, or [`Self::timed`]: it counts the message, and tests can make the actor panic here.
@@ -247,6 +250,11 @@ impl ExitGuard {
         &self.stats
     }
 
+    /// The child ends because the store is out of order: the child is restarted, however often that happens.
+    pub fn set_outage(&mut self) {
+        self.is_outage = true;
+    }
+
     /// The child has completed its work, so the guard reports nothing.
     pub fn finish(&mut self) {
         self.tell = None;
@@ -259,7 +267,7 @@ impl Drop for ExitGuard {
         let error = if std::thread::panicking() { last_panic() } else { self.stats.last_error().unwrap_or_else(|| "stopped".to_owned()) };
         self.stats.set_state("restarting");
         self.stats.died(Timestamp::now(), &error);
-        tell(Death { key: self.key, generation: self.generation, error });
+        tell(Death { key: self.key, generation: self.generation, error, is_outage: self.is_outage });
     }
 }
 
@@ -292,19 +300,21 @@ pub fn log_panics() {
 /// How often a child may crash before the registry gives it up, and the delay before each restart.
 #[derive(Debug, Default, Clone)]
 pub struct Budget {
-    deaths: Vec<Timestamp>,
+    /// When it ended, and whether that was a crash of its own.
+    deaths: Vec<(Timestamp, bool)>,
 }
 
 impl Budget {
     const MOST: usize = 10;
     const WINDOW_MS: i64 = 60_000;
 
-    /// Records a crash at `now`. Returns the milliseconds to wait, or `None` if there were too many crashes.
-    pub fn spend(&mut self, now: Timestamp) -> Option<u64> {
-        self.deaths.retain(|death| now.since_ms(*death) < Self::WINDOW_MS);
-        self.deaths.push(now);
-        let n = self.deaths.len();
-        (n <= Self::MOST).then(|| (20_u64 << n.min(8)).min(5_000))
+    /// Records a death at `now`. Returns the milliseconds to wait, or `None` if there were too many crashes. One for which the store is
+    /// the cause is no crash.
+    pub fn spend(&mut self, now: Timestamp, is_outage: bool) -> Option<u64> {
+        self.deaths.retain(|(death, _)| now.since_ms(*death) < Self::WINDOW_MS);
+        self.deaths.push((now, !is_outage));
+        let crashes = self.deaths.iter().filter(|(_, is_crash)| *is_crash).count();
+        (crashes <= Self::MOST).then(|| (20_u64 << self.deaths.len().min(8)).min(5_000))
     }
 }
 
@@ -329,10 +339,19 @@ mod tests {
     #[test]
     fn a_child_may_die_ten_times_a_minute() {
         let mut budget = Budget::default();
-        let waits: Vec<_> = (0..11).map(|i| budget.spend(Timestamp(i))).collect();
+        let waits: Vec<_> = (0..11).map(|i| budget.spend(Timestamp(i), false)).collect();
         assert_eq!(waits[0], Some(40));
         assert!(waits[..10].windows(2).all(|w| w[0] <= w[1]));
         assert_eq!(waits[10], None);
-        assert_eq!(budget.spend(Timestamp(200_000)), Some(40), "a minute later all is forgiven");
+        assert_eq!(budget.spend(Timestamp(200_000), false), Some(40), "a minute later all is forgiven");
+    }
+
+    #[test]
+    fn a_child_outlives_every_outage_of_the_store() {
+        let mut budget = Budget::default();
+        let waits: Vec<_> = (0..40).map(|i| budget.spend(Timestamp(i), true)).collect();
+        assert_eq!((waits[0], waits[39]), (Some(40), Some(5_000)));
+        let crashes: Vec<_> = (40..51).map(|i| budget.spend(Timestamp(i), false)).collect();
+        assert_eq!((crashes[9], crashes[10]), (Some(5_000), None), "its own crashes count as ever");
     }
 }

@@ -232,9 +232,11 @@ fn holder(line: &str, inode: u64) -> Option<u32> {
     (is_it && to.parse::<u64>().is_ok_and(|to| WRITE_LOCK <= to)).then(|| pid.parse().ok())?
 }
 
-/// Moves the content of the log into the file, at shutdown.
+/// Moves the content of the log into the file, at shutdown. Another broker may lead by now: most of the work is done without the lock for
+/// writing, and nobody waits for readers while this process has that lock.
 pub(in crate::store) fn settle(conn: &mut SqliteConnection) -> Result<(), StoreError> {
-    Ok(conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE);")?)
+    conn.batch_execute("PRAGMA wal_checkpoint(PASSIVE);")?;
+    empty_log(conn)
 }
 
 /// Number of rows changed since the connection was opened.

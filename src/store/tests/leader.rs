@@ -119,6 +119,29 @@ fn brokers_are_seen_and_forgotten() {
     });
 }
 
+/// If a command dies before it has the lock, brokers must not wait for days.
+#[test]
+fn a_command_has_a_long_lease_only_with_the_lock() {
+    const WEEK_MS: u64 = 7 * 86_400_000;
+    with_store(|store, config| async move {
+        store.write(ReleaseLease(member())).await.expect("released");
+        // The broker that ends still has the lock.
+        let mut seat = Seat::at(&config, member(), WEEK_MS).expect("a seat");
+        assert!(matches!(seat.look(&mut Watch::default(), 0), Ok(Look::Leads(_, Reason::Released))));
+        let lease = store.read(GetLease).await.expect("read").expect("a lease").lease;
+        assert_eq!((lease.is_locked, lease.ttl_ms), (false, 600_000));
+        store.close().await;
+        drop(seat);
+
+        let mut conn = dialect::writer(&config.database).expect("a connection");
+        conn.batch_execute("UPDATE leader SET is_released = TRUE").expect("written");
+        let custody = custody::Custody::take(&config.database).expect("it leads");
+        let lease = leader::stored_lease(&mut conn).expect("read").expect("a lease").lease;
+        assert_eq!((lease.is_locked, lease.ttl_ms), (true, WEEK_MS));
+        custody.release(&mut conn, 0).expect("released");
+    });
+}
+
 #[test]
 fn an_older_broker_keeps_its_tables_for_as_long_as_it_lives() {
     with_file(|store, config| async move {

@@ -184,6 +184,21 @@ fn results_go_on_into_a_folder_that_was_deleted_under_the_writer() {
     });
 }
 
+/// Such a file stays if the folder cannot be synced after the file was created.
+#[test]
+fn the_next_segment_is_used_if_a_file_has_the_name_already() {
+    with_file(|store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..1)).await.expect("pushed");
+        std::fs::write(beside(path_of(&config), "-results").join("1.seg"), "").expect("a file");
+        store.write(result(&owned, 0, "pack")).await.expect("stored");
+        assert_eq!(segment_files(&config), ["1.seg", "2.seg"]);
+        let store = reopened(store, &config).await;
+        assert_eq!(segment_files(&config), ["2.seg"]);
+        assert_eq!(store.read(ReadResults { no: owned.0.no, seqs: vec![0] }).await.expect("results").results.len(), 1);
+    });
+}
+
 #[test]
 fn results_of_before_there_were_checksums_can_be_read() {
     with_store(|store, config| async move {

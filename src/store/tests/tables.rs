@@ -1,7 +1,8 @@
 //! Tests for each group of tables.
 
 use super::*;
-use crate::domain::ids::{Counter, GroupId};
+use crate::domain::alert::{ChannelKind, Filter};
+use crate::domain::ids::{ChannelId, Counter, GroupId, PeerId};
 
 #[test]
 fn jobs_are_made_changed_and_listed() {
@@ -83,6 +84,56 @@ fn jobs_are_made_changed_and_listed() {
         store.write(InsertJob { job: job("first 100%"), next_at: None }).await.expect("the name is free again");
         store.write(PurgeJob(deleted.id)).await.expect("purged");
         assert_eq!(store.read(GetJob(deleted.id)).await, Ok(None));
+    });
+}
+
+#[test]
+fn a_busy_channel_hides_no_messages_of_others() {
+    with_store(|store, config| async move {
+        let channel = |name: &str| Channel {
+            id: ChannelId::at(T),
+            name: name.into(),
+            kind: ChannelKind::Webhook,
+            target: "http://a.test".into(),
+            secret: None,
+            filter: Filter::default(),
+            is_enabled: true,
+            version: 1,
+            create_by: None,
+            update_by: None,
+            creation_time: T,
+            update_time: T,
+        };
+        let (slow, other) = (channel("slow"), channel("other"));
+        for channel in [&slow, &other] {
+            store.write(InsertChannel(channel.clone())).await.expect("made");
+        }
+        let mut conn = dialect::writer(&config.database).expect("a connection");
+        for no in 1..=201 {
+            let id = if no == 201 { other.id } else { slow.id };
+            let event = format!("INSERT INTO alert_event (id, event, at, detail, is_done) VALUES ({no}, 'failed', 1, '{{}}', TRUE)");
+            let delivery = format!(
+                "INSERT INTO alert_delivery (event_id, channel_id, event, state, attempts, next_at, events, creation_time) \
+                VALUES ({no}, '{id}', 'failed', 'waiting', 0, 1, 1, 1)"
+            );
+            conn.batch_execute(&format!("{event}; {delivery}")).expect("inserted");
+        }
+        let claim = ClaimAlerts { now: T, limit: 8, busy: [(slow.id, 4)].into(), most_per_channel: 4 };
+        let claimed = store.write(claim).await.expect("claimed");
+        assert_eq!(claimed.iter().map(|claimed| claimed.channel.id).collect::<Vec<_>>(), [other.id]);
+    });
+}
+
+#[test]
+fn a_worker_that_never_watched_gives_its_id_back() {
+    with_store(|store, _| async move {
+        let worker = WorkerId::random();
+        let peer = PeerId::Worker(worker);
+        let claim = ClaimId { peer, owner: "a".into(), others: Vec::new(), now: T };
+        assert_eq!(store.write(claim).await, Ok(true));
+        store.write(ForgetWorker(worker)).await.expect("it had its id");
+        assert_eq!(store.read(OwnerOf(peer)).await, Ok(None));
+        assert_eq!(store.write(ForgetWorker(worker)).await, Err(StoreError::NotFound));
     });
 }
 

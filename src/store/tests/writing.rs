@@ -195,6 +195,19 @@ fn the_log_of_a_small_database_stays_small() {
     });
 }
 
+/// The next leader writes as soon as this one has released its lease, also while a backup reads.
+#[test]
+fn the_end_does_not_wait_for_readers_with_the_lock_for_writing() {
+    with_file(|store, config| async move {
+        let mut reader = dialect::reader(&config.database).expect("a connection");
+        reader.batch_execute("BEGIN; SELECT COUNT(*) FROM meta;").expect("it sees this state until it ends");
+        store.write(op::Probe).await.expect("stored");
+        let begin = std::time::Instant::now();
+        store.close().await;
+        assert!(begin.elapsed() < std::time::Duration::from_secs(3), "it waited {:?}", begin.elapsed());
+    });
+}
+
 #[cfg(feature = "faults")]
 #[test]
 fn a_full_disk_has_a_name() {
