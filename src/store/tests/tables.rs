@@ -104,8 +104,13 @@ fn one_instant_makes_one_run() {
         }
         assert_eq!(insert(7).await, Err(StoreError::Conflict("fire".into())));
         assert!(insert(5).await.expect("the same").already, "a skip takes no run away");
+        let again = InsertRun { fire: Some((Timestamp(7), Kind::Backfill)), ..by_hand(new_run(id)) };
+        assert!(!store.write(again).await.expect("made up for").already);
+        let all = ListFires { job_id: id, from: None, to: None, verdict: Some("fired".to_owned()), ascending: true, limit: 10 };
+        let kinds = store.read(all).await.map(|rows| rows.iter().map(|row| row.kind).collect::<Vec<_>>());
+        assert_eq!(kinds, Ok(vec![Kind::Outside, Kind::Outside, Kind::Backfill]), "verify-history counts only the runs of the plan");
         let runs = ListRuns { job_id: Some(id), limit: 10, ..ListRuns::default() };
-        assert_eq!(store.read(runs).await.map(|runs| runs.len()), Ok(2));
+        assert_eq!(store.read(runs).await.map(|runs| runs.len()), Ok(3));
     });
 }
 
