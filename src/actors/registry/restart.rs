@@ -165,7 +165,10 @@ impl Registry {
 
     fn forget_worker(&mut self, id: WorkerId, last_message: Timestamp) {
         self.context.addresses.workers.remove(id);
-        self.worker_sessions.remove(&id);
+        if let Some(sender) = self.worker_sessions.remove(&id) {
+            // The worker may have connected again when its actor had just ended: this connection would have no actor.
+            sender.send(Frame::Close("connect again".to_owned()));
+        }
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
