@@ -18,7 +18,7 @@ use crate::domain::schedule::Retry;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::RunOutput;
-use crate::store::{AdoptRun, GetRun, InsertRun, Member, Store, StoreConfig, StoreError};
+use crate::store::{AdoptRun, GetRun, InsertRun, InstanceRow, Member, Store, StoreConfig, StoreError};
 use actix::{Actor, Addr};
 use std::sync::Arc;
 
@@ -252,6 +252,41 @@ fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
             },
         );
     }
+}
+
+#[test]
+fn an_attempt_that_is_taken_over_has_its_timeout_again() {
+    on_stage(
+        JobKind::Task,
+        |run| run.rules.timeout = Some(50),
+        async |stage: Stage| {
+            let worker = WorkerId::random();
+            stage.context.allocator.0.set(stage.recording.link(ChildKey::Allocator));
+            stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
+            let instance = InstanceRow {
+                instance: 0,
+                peer: Some(worker.0),
+                attempt: 1,
+                state: RunState::Running,
+                reason: None,
+                result: None,
+                start_time: None,
+                finish_time: None,
+                lines: 0,
+                exit_reason: None,
+            };
+            let actor = stage.start::<Task>(vec![instance]).await;
+            let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "running" });
+            actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
+            let ended = async {
+                while stage.recording.count() < 2 {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(20), ended).await.expect("its time is over");
+            assert_eq!(stage.recording.names(), ["OccupySlot", "CancelTask"]);
+        },
+    );
 }
 
 #[test]
