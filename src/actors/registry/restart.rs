@@ -218,8 +218,10 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Run(kind, id) => {
                 self.context.addresses.building.put(id, ());
                 self.context.addresses.take_run(id);
-                if kind == JobKind::Block {
-                    self.context.dispatcher.run_gone(id);
+                match kind {
+                    JobKind::Block => self.context.dispatcher.run_gone(id),
+                    JobKind::Task => self.context.addresses.workers.all().iter().for_each(|(_, worker)| worker.task_died(id)),
+                    JobKind::Application | JobKind::Callback => {}
                 }
             }
             ChildKey::Node(id) => {
