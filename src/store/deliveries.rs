@@ -210,12 +210,11 @@ impl WriteOp for ClaimAlerts {
     type Output = Vec<Claimed>;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
-        // New messages before retries, so that an unreachable target does not delay the others.
-        let is_full = |(_, busy): &(&ChannelId, &usize)| **busy >= self.most_per_channel;
-        let full: Vec<ChannelId> = self.busy.iter().filter(is_full).map(|(channel, _)| *channel).collect();
+        // New messages before retries, and none of a channel that is busy, so that an unreachable target does not delay the others.
+        let full = self.busy.iter().filter(|(_, busy)| **busy >= self.most_per_channel).map(|(channel, _)| *channel);
         let due: Vec<(i64, ChannelId, i32, i64)> = open_deliveries()
-            .filter(alert_delivery::channel_id.ne_all(full))
             .filter(alert_delivery::state.eq("waiting"))
+            .filter(alert_delivery::channel_id.ne_all(full.collect::<Vec<_>>()))
             .filter(alert_delivery::next_at.le(self.now))
             .order((alert_delivery::attempts, alert_delivery::next_at, alert_delivery::event_id))
             .limit(LOOKED_AT)

@@ -277,10 +277,16 @@ pub(super) fn find(conn: &mut Conn, job: JobId, planned_at: Timestamp) -> Result
     Ok(row.map(|(verdict, run)| run.filter(|_| verdict == "fired")))
 }
 
-/// Changes the row of a time that made no run: it has a run now.
+/// Changes the row of a time that made no run: it has a run of a backfill now, which does not count towards the limit of the plan.
 pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: Identity, reason: &str) -> Result<(), StoreError> {
     diesel::update(fire::table.find((job, planned_at)))
-        .set((fire::verdict.eq("fired"), fire::rule.eq("backfill"), fire::reason.eq(reason), fire::run_identity.eq(run)))
+        .set((
+            fire::kind.eq(Kind::Backfill),
+            fire::verdict.eq("fired"),
+            fire::rule.eq("backfill"),
+            fire::reason.eq(reason),
+            fire::run_identity.eq(run),
+        ))
         .execute(conn)?;
     Ok(())
 }

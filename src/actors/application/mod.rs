@@ -77,6 +77,8 @@ struct Place {
     start_time: Option<Timestamp>,
     /// The number of the next line.
     next_line: u64,
+    /// The lines before this number are on disk.
+    stored_lines: u64,
 }
 
 impl Application {
@@ -292,8 +294,19 @@ impl Kind for Application {
         Ok(instances)
     }
 
-    fn new(context: &BrokerContext, run: &Run, _: i64, rows: Vec<InstanceRow>) -> Self {
-        let instances = rows.iter().map(|row| Place { result: row.result.clone(), start_time: row.start_time, next_line: row.lines });
+    fn new(context: &BrokerContext, run: &Run, epoch: i64, rows: Vec<InstanceRow>) -> Self {
+        if epoch == Run::FIRST_EPOCH {
+            context.followers.learn(run.no, Size::default());
+        } else if rows.is_empty() {
+            // The actor before this one may have reserved slots for a placement that was not stored.
+            context.fleet.release_all(run.identity);
+        }
+        let instances = rows.iter().map(|row| Place {
+            result: row.result.clone(),
+            start_time: row.start_time,
+            next_line: row.lines,
+            stored_lines: row.lines,
+        });
         let mut this = Self {
             settings: run.rules.application.clone(),
             words: Vec::new(),

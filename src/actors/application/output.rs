@@ -1,6 +1,7 @@
 //! Stores the output lines of the programs in the log of the run, each once.
 
 use super::{Application, ApplicationActor};
+use crate::actors::followers::Size;
 use crate::actors::run_logs::cut_line;
 use crate::actors::run_shell::Ctx;
 use crate::domain::ids::NodeId;
@@ -8,7 +9,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::application::ProgramOutput;
 use crate::protocol::log::LogInput;
 use crate::protocol::node::ToNode;
-use crate::store::{NewLine, TakeOutput};
+use crate::store::{LogSize, NewLine, TakeOutput};
 
 const INFO: i16 = 2;
 const WARNING: i16 = 3;
@@ -31,7 +32,16 @@ impl ApplicationActor {
         let next = self.kind.instances[nth].next_line;
         if output.first > next || end <= next {
             // A gap or a repeat: acknowledge what was stored so far.
-            return self.tell_node(node, &ToNode::OutputTaken { program, next });
+            let stored = self.kind.instances[nth].stored_lines;
+            return self.tell_node(node, &ToNode::OutputTaken { program, next: stored });
+        }
+        let run_no = self.run.no;
+        if !self.context.followers.knows(run_no) {
+            // The broker caches the sizes of some logs only, and this one may have many lines already.
+            return Self::then(ctx, self.context.store.read(LogSize { run_no }), move |this, (lines, bytes), ctx| {
+                this.context.followers.learn(run_no, Size::read(lines, bytes));
+                this.keep_output(node, output, ctx);
+            });
         }
         self.kind.instances[nth].next_line = end;
         let now = Timestamp::now();
@@ -47,6 +57,7 @@ impl ApplicationActor {
         let is_more = !lines.is_empty();
         let write = TakeOutput { no: self.run.no, epoch: self.epoch, instance: program.instance, next: end, lines };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), _| {
+            this.kind.instances[nth].stored_lines = end;
             this.tell_node(node, &ToNode::OutputTaken { program, next: end });
             if is_more {
                 this.context.followers.ring(this.run.identity);

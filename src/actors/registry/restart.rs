@@ -165,7 +165,10 @@ impl Registry {
 
     fn forget_worker(&mut self, id: WorkerId, last_message: Timestamp) {
         self.context.addresses.workers.remove(id);
-        self.worker_sessions.remove(&id);
+        if let Some(sender) = self.worker_sessions.remove(&id) {
+            // The worker may have connected again when its actor had just ended: this connection would have no actor.
+            sender.send(Frame::Close("connect again".to_owned()));
+        }
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.context.store.write_unbounded(WorkerGone { worker: id, now: Timestamp::now() }));
@@ -220,8 +223,10 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Run(kind, id) => {
                 self.context.addresses.building.put(id, ());
                 self.context.addresses.take_run(id);
-                if kind == JobKind::Block {
-                    self.context.dispatcher.run_gone(id);
+                match kind {
+                    JobKind::Block => self.context.dispatcher.run_gone(id),
+                    JobKind::Task => self.context.addresses.workers.all().iter().for_each(|(_, worker)| worker.task_died(id)),
+                    JobKind::Application | JobKind::Callback => {}
                 }
             }
             ChildKey::Node(id) => {

@@ -10,7 +10,7 @@ use crate::actors::reply::{Answer, reply};
 use crate::actors::run::{Blocks, Choice, StoredBlocks};
 use crate::actors::supervision::{ChildKey, ExitGuard, Link, Recording, Stats};
 use crate::actors::task::{Task, TaskEvent};
-use crate::actors::worker::WorkerHandle;
+use crate::actors::worker::{WorkerActor, WorkerHandle};
 use crate::domain::ids::{BrokerId, Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::run::{Run, RunState};
@@ -18,7 +18,9 @@ use crate::domain::schedule::Retry;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::RunOutput;
-use crate::store::{AdoptRun, GetRun, InsertRun, Member, Store, StoreConfig, StoreError};
+use crate::protocol::task::TaskRef;
+use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::store::{AdoptRun, GetRun, InsertRun, InstanceRow, Member, Store, StoreConfig, StoreError};
 use actix::{Actor, Addr};
 use std::sync::Arc;
 
@@ -252,6 +254,70 @@ fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
             },
         );
     }
+}
+
+/// Its next actor must learn where the attempt is: it would give the task to another worker. Here there is none: the attempt ends.
+#[test]
+fn a_worker_asks_for_the_actor_of_its_task_again_when_that_died() {
+    on_stage(
+        JobKind::Task,
+        |_| {},
+        async |stage: Stage| {
+            let (id, task) = (WorkerId::random(), TaskRef { identity: stage.identity, instance: 0, attempt: 1 });
+            let (kind, name) = ChildKey::Worker(id).names();
+            let stats = Stats::new(kind, name, None);
+            let guard = ExitGuard::new(Arc::clone(&stats), ChildKey::Worker(id), 1, |_| {});
+            let actor = WorkerActor::new(guard, stage.context.clone(), id, None, None).start();
+            let worker = WorkerHandle(Link::new(actor, stats));
+            let order =
+                serde_json::json!({ "identity": stage.identity, "attempt": 1, "jobId": JobId::random(), "handler": "f", "lease": 60_000 });
+            worker.send_order(serde_json::from_value(order).expect("an order"));
+            for (dies, is_known) in [(false, true), (true, false)] {
+                if dies {
+                    worker.task_died(stage.identity);
+                }
+                worker.message(FromWorker::Heartbeat { tasks: Some(vec![task]) }).wait().await.expect("handled");
+                let messages = worker.fetch(std::time::Duration::ZERO).wait().await.expect("messages");
+                let is_cancelled = messages.iter().any(|message| matches!(message, ToWorker::Cancel { task: it, .. } if *it == task));
+                assert_eq!(is_cancelled, !is_known, "{messages:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn an_attempt_that_is_taken_over_has_its_timeout_again() {
+    on_stage(
+        JobKind::Task,
+        |run| run.rules.timeout = Some(50),
+        async |stage: Stage| {
+            let worker = WorkerId::random();
+            stage.context.allocator.0.set(stage.recording.link(ChildKey::Allocator));
+            stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
+            let instance = InstanceRow {
+                instance: 0,
+                peer: Some(worker.0),
+                attempt: 1,
+                state: RunState::Running,
+                reason: None,
+                result: None,
+                start_time: None,
+                finish_time: None,
+                lines: 0,
+                exit_reason: None,
+            };
+            let actor = stage.start::<Task>(vec![instance]).await;
+            let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "running" });
+            actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
+            let ended = async {
+                while stage.recording.count() < 2 {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(20), ended).await.expect("its time is over");
+            assert_eq!(stage.recording.names(), ["OccupySlot", "CancelTask"]);
+        },
+    );
 }
 
 #[test]

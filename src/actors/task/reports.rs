@@ -79,6 +79,10 @@ impl TaskActor {
         self.kind.parts[i].began.get_or_insert_with(Timestamp::now);
         self.run.start_time.get_or_insert_with(Timestamp::now);
         self.occupy(i, worker, ctx);
+        if self.kind.machine.instances[i].worker() == Some(worker) {
+            // When its timeout began is not known any more, so it begins again.
+            self.kind.machine.sent(i, Timestamp::steady());
+        }
         self.set_timer(ctx);
     }
 

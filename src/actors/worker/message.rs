@@ -6,6 +6,7 @@ use super::tasks::{AdoptTask, CancelTask, Reannounce, ReleaseTask, ReloadRecord,
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::session_sender::SessionSender;
 use crate::actors::supervision::Link;
+use crate::domain::ids::Identity;
 use crate::domain::worker::WorkerRecord;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
 use crate::protocol::worker::{FromWorker, ToWorker};
@@ -52,6 +53,11 @@ pub struct FetchMessages {
     /// The messages, oldest first.
     pub reply: Reply<Vec<ToWorker>>,
 }
+
+/// From the registry: the actor of this task died. The next one does not know which attempt the worker has.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct TaskDied(pub Identity);
 
 /// From the registry: the broker shuts down; notify the worker.
 #[derive(Debug, Message)]
@@ -134,6 +140,10 @@ impl WorkerHandle {
     /// See [`Reannounce`].
     pub fn reannounce(&self) {
         self.0.tell(Reannounce);
+    }
+    /// See [`TaskDied`].
+    pub fn task_died(&self, task: Identity) {
+        self.0.tell(TaskDied(task));
     }
     /// See [`DisconnectWorker`].
     pub fn disconnect(&self, why: &str) {

@@ -11,7 +11,9 @@ pub use check::{ValidatedReports, check_reports, read_reports, validate_reports}
 
 pub use control::kicked;
 pub(crate) use control::{check_classes, check_facts};
-pub use message::{DisconnectWorker, FetchMessages, SendToWorker, WorkerHandle, WorkerMessage, WorkerSessionClosed, WorkerSessionOpened};
+pub use message::{
+    DisconnectWorker, FetchMessages, SendToWorker, TaskDied, WorkerHandle, WorkerMessage, WorkerSessionClosed, WorkerSessionOpened,
+};
 
 use super::context::BrokerContext;
 use super::reply::{Reply, problem_of};
@@ -309,6 +311,15 @@ impl Handler<FetchMessages> for WorkerActor {
         }
         self.fetchers.push_back((self.last_message.plus_ms(wait.as_millis() as i64), reply));
         ctx.run_later(wait, |this, _| this.expire_fetchers());
+    }
+}
+
+impl Handler<TaskDied> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, TaskDied(task): TaskDied, _: &mut Self::Context) {
+        let _timed = self.guard.timed("worker.task_died");
+        // The next heartbeat that lists an attempt notifies the new actor. Until then nothing renews its lease here.
+        self.in_flight.held.retain(|(identity, _), _| *identity != task);
     }
 }
 

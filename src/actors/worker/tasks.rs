@@ -98,7 +98,7 @@ pub(super) struct ReportAgain(Box<TaskReport>);
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct TasksInFlight {
-    held: HashMap<(Identity, u32), Held>,
+    pub(super) held: HashMap<(Identity, u32), Held>,
     /// Orders that wait to be sent.
     out: Vec<(Identity, u32)>,
     settled: Vec<SettledTask>,
@@ -115,7 +115,7 @@ pub(super) struct TasksInFlight {
 }
 
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     attempt: u32,
     /// The order until the worker confirms it; `None` if the worker already had it.
     order: Option<Box<TaskOrder>>,

@@ -7,9 +7,12 @@ use crate::protocol::application::ProgramOutput;
 use crate::protocol::log::LogInput;
 use crate::protocol::node::FromNode;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Maximum number of lines in one message.
 const BATCH_LINES: usize = 500;
+/// Lines that were lost are sent again after this time at the earliest: until then acknowledgements of what was sent before arrive.
+const SEND_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reads the output of one program and forwards it.
 pub struct Teller {
@@ -18,22 +21,26 @@ pub struct Teller {
     tail: Tail,
     /// The session in which the last lines were sent.
     session: u64,
+    /// When lines were last sent again.
+    sought: Option<Instant>,
 }
 
 impl Teller {
     /// Starts at the first line on disk; the broker reports which lines it already has.
     pub fn new(programs: Rc<Programs>, program: Rc<Program>) -> Self {
         let tail = Tail::new(&program.folder);
-        Self { programs, program, tail, session: 0 }
+        Self { programs, program, tail, session: 0, sought: None }
     }
 
     /// Sends everything that the window allows.
     pub fn tell(&mut self) {
         let Some(session) = self.programs.session() else { return };
         let taken = self.program.taken.get();
-        if self.session != session || self.tail.next() < taken {
-            self.session = session;
-            // In a new session, start after the stored lines: messages in flight may be lost when a session breaks off.
+        let sends_again = self.program.lacks_lines.get() && self.sought.is_none_or(|at| at.elapsed() >= SEND_AGAIN);
+        if self.session != session || self.tail.next() < taken || sends_again {
+            (self.session, self.sought) = (session, Some(Instant::now()));
+            self.program.lacks_lines.set(false);
+            // Start after the stored lines: messages in flight may be lost when a session breaks off, or when the broker rebuilds an actor.
             if let Err(error) = self.tail.seek(taken) {
                 log::error!("cannot read the output of a program folder={} error={error}", self.program.folder.display());
                 return;

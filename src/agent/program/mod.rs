@@ -223,7 +223,9 @@ impl Programs {
     /// The broker has stored the lines before this one.
     pub fn taken(&self, of: &ProgramRef, next: u64) {
         if let Some(program) = self.get(of) {
-            program.taken.set(program.taken.get().max(next));
+            let before = program.taken.get();
+            program.lacks_lines.set(next <= before);
+            program.taken.set(before.max(next));
             program.changed.notify_one();
         }
     }

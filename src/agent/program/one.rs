@@ -20,6 +20,8 @@ pub struct Program {
     pub ending: RefCell<Option<EndOrder>>,
     /// The first line of its output that the broker has not stored.
     pub taken: Cell<u64>,
+    /// The broker has acknowledged nothing new: lines were lost on their way to the actor of the run.
+    pub lacks_lines: Cell<bool>,
     /// The session in which its end was reported; 0: none.
     pub said_in: Cell<u64>,
     /// Whether the broker has acknowledged its end.
@@ -45,6 +47,7 @@ impl Program {
             folder,
             ending: RefCell::default(),
             taken: Cell::default(),
+            lacks_lines: Cell::default(),
             said_in: Cell::default(),
             is_settled: Cell::default(),
             changed: Notify::new(),

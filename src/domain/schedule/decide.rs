@@ -119,6 +119,9 @@ pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circu
     let open = given.open;
     let due = gather(plan, &mut step, given, now);
     let mut rows = classify(plan, policies, due, now);
+    if given.fired_ahead.is_empty() {
+        extend_missed_rest(plan, policies, &mut rows, &mut step.state, now);
+    }
     overlap(policies.overlap.unwrap_or(if plan.is_empty() { Overlap::Allow } else { Overlap::Skip }), &mut rows, open, &mut step);
     if let Some(most) = plan.max_fires {
         cut(&mut rows, most.saturating_sub(state.fires));
@@ -233,6 +236,22 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
         rows.push(Row { at, until: at, instants: 1, kind: next.kind, fate, rule, reason });
     }
     rows
+}
+
+/// After a missed interval that counts from the end of a run comes the next one, without a run between them. All of them with the same
+/// outcome share a row: after a long outage there may be very many, and each decision takes a write.
+fn extend_missed_rest(plan: &Plan, policies: &Policies, rows: &mut [Row], state: &mut PlanState, now: Timestamp) {
+    let misfire = &policies.misfire;
+    let (Some(period), Some(row)) = (plan.only_rest(), rows.last_mut()) else { return };
+    if row.fate != FireOutcome::Missed || row.kind != Kind::Plan {
+        return;
+    }
+    let late_ms = if row.rule == "window" { misfire.window.max(misfire.grace) } else { misfire.grace } as i64;
+    let last = plan.end_at.unwrap_or(now).min(now.plus_ms(-late_ms - 1));
+    let more = last.since_ms(row.at).max(0) / period;
+    row.until = row.at.plus_ms(more * period);
+    row.instants += more as u64;
+    state.decided_until = row.until;
 }
 
 /// Applies the overlap policy to the fires.

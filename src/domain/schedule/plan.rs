@@ -237,6 +237,14 @@ impl Plan {
         self.triggers.iter().any(|trigger| matches!(trigger, Compiled::AfterEnd { .. }))
     }
 
+    /// The interval that counts from the end of the last run, if nothing else makes the plan fire or covers its fires.
+    pub(super) fn only_rest(&self) -> Option<i64> {
+        match self.triggers.as_slice() {
+            [Compiled::AfterEnd { period }] if self.blackouts.is_empty() && self.longest_silence.is_none() => Some(*period),
+            _ => None,
+        }
+    }
+
     /// The maximum number of runs that the plan makes.
     #[must_use]
     pub fn max_fires(&self) -> Option<u64> {

@@ -361,3 +361,33 @@ fn a_time_that_nothing_else_follows_is_never_lost() {
     let step = decide(&plan(&minutely()), &Policies::default(), &state, &Circumstances::default(), days_later);
     assert_eq!(step.rows.iter().find(|row| row.kind == Kind::Asked).map(|row| row.rule), Some("window"));
 }
+
+/// Each decision takes a write: after months there must not be one for each interval.
+#[test]
+fn missed_intervals_after_the_end_share_a_row() {
+    let rest = Trigger { every: Some(MINUTE as u64), after_end: true, ..Trigger::default() };
+    let resting = Schedule { triggers: vec![rest], ..Schedule::default() };
+    let days_later = T.plus_ms(100 * 86_400_000 + 30_000);
+    let rows = |step: &Step| step.rows.iter().map(|row| (row.until.since_ms(T) / MINUTE, row.instants, row.rule)).collect::<Vec<_>>();
+
+    let step = free(&resting, &Policies::default(), days_later);
+    let within = 99 * 1_440;
+    assert_eq!((fates(&step), rows(&step)), (vec![(1, "missed")], vec![(within, within as u64, "window")]));
+    assert!(step.more);
+    let step = decide(&plan(&resting), &Policies::default(), &step.state, &Circumstances::default(), days_later);
+    assert_eq!(fates(&step), [(within + 1, "fire")], "the first within the window is made up for");
+
+    let skip = Policies { misfire: Misfire { policy: MisfirePolicy::Skip, ..Misfire::default() }, ..Policies::default() };
+    let step = free(&resting, &skip, days_later);
+    assert_eq!(rows(&step), [(within, within as u64, "window")]);
+    let step = decide(&plan(&resting), &skip, &step.state, &Circumstances::default(), days_later);
+    assert_eq!(rows(&step), [(100 * 1_440, 1_440, "misfire")]);
+    assert_eq!(plan(&resting).next(&step.state, false).map(|next| next.at), Some(at(100 * 1_440 + 1)), "then it goes on");
+
+    // The end of the schedule is the last; a blackout may have another outcome.
+    let ending = Schedule { end_at: Some(at(3)), ..resting.clone() };
+    assert_eq!(rows(&free(&ending, &Policies::default(), days_later)), [(3, 3, "window")]);
+    let dark = Blackout { from: Some(at(2)), to: Some(at(3)), ..Blackout::default() };
+    let dark = Schedule { blackouts: vec![dark], ..resting };
+    assert_eq!(rows(&free(&dark, &Policies::default(), days_later)), [(1, 1, "window")]);
+}

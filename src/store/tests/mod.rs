@@ -1,5 +1,6 @@
 //! Helpers for all tests of the store.
 
+mod alerts;
 mod backup;
 mod copy;
 mod failures;

@@ -1,8 +1,7 @@
 //! Tests for each group of tables.
 
 use super::*;
-use crate::domain::alert::{ChannelKind, Filter};
-use crate::domain::ids::{ChannelId, Counter, GroupId, PeerId};
+use crate::domain::ids::{Counter, GroupId, PeerId};
 
 #[test]
 fn jobs_are_made_changed_and_listed() {
@@ -88,43 +87,6 @@ fn jobs_are_made_changed_and_listed() {
 }
 
 #[test]
-fn a_busy_channel_hides_no_messages_of_others() {
-    with_store(|store, config| async move {
-        let channel = |name: &str| Channel {
-            id: ChannelId::at(T),
-            name: name.into(),
-            kind: ChannelKind::Webhook,
-            target: "http://a.test".into(),
-            secret: None,
-            filter: Filter::default(),
-            is_enabled: true,
-            version: 1,
-            create_by: None,
-            update_by: None,
-            creation_time: T,
-            update_time: T,
-        };
-        let (slow, other) = (channel("slow"), channel("other"));
-        for channel in [&slow, &other] {
-            store.write(InsertChannel(channel.clone())).await.expect("made");
-        }
-        let mut conn = dialect::writer(&config.database).expect("a connection");
-        for no in 1..=201 {
-            let id = if no == 201 { other.id } else { slow.id };
-            let event = format!("INSERT INTO alert_event (id, event, at, detail, is_done) VALUES ({no}, 'failed', 1, '{{}}', TRUE)");
-            let delivery = format!(
-                "INSERT INTO alert_delivery (event_id, channel_id, event, state, attempts, next_at, events, creation_time) \
-                VALUES ({no}, '{id}', 'failed', 'waiting', 0, 1, 1, 1)"
-            );
-            conn.batch_execute(&format!("{event}; {delivery}")).expect("inserted");
-        }
-        let claim = ClaimAlerts { now: T, limit: 8, busy: [(slow.id, 4)].into(), most_per_channel: 4 };
-        let claimed = store.write(claim).await.expect("claimed");
-        assert_eq!(claimed.iter().map(|claimed| claimed.channel.id).collect::<Vec<_>>(), [other.id]);
-    });
-}
-
-#[test]
 fn a_worker_that_never_watched_gives_its_id_back() {
     with_store(|store, _| async move {
         let worker = WorkerId::random();
@@ -155,8 +117,13 @@ fn one_instant_makes_one_run() {
         }
         assert_eq!(insert(7).await, Err(StoreError::Conflict("fire".into())));
         assert!(insert(5).await.expect("the same").already, "a skip takes no run away");
+        let again = InsertRun { fire: Some((Timestamp(7), Kind::Backfill)), ..by_hand(new_run(id)) };
+        assert!(!store.write(again).await.expect("made up for").already);
+        let all = ListFires { job_id: id, from: None, to: None, verdict: Some("fired".to_owned()), ascending: true, limit: 10 };
+        let kinds = store.read(all).await.map(|rows| rows.iter().map(|row| row.kind).collect::<Vec<_>>());
+        assert_eq!(kinds, Ok(vec![Kind::Outside, Kind::Outside, Kind::Backfill]), "verify-history counts only the runs of the plan");
         let runs = ListRuns { job_id: Some(id), limit: 10, ..ListRuns::default() };
-        assert_eq!(store.read(runs).await.map(|runs| runs.len()), Ok(2));
+        assert_eq!(store.read(runs).await.map(|runs| runs.len()), Ok(3));
     });
 }
 

@@ -129,6 +129,25 @@ async fn a_flood_is_taken_whole_and_never_fills_the_disk() {
     scene.end(agent).await;
 }
 
+/// The actor of the run was rebuilt while they were on their way: it names the first line that it lacks.
+#[actix_rt::test]
+async fn lines_that_the_broker_lacks_are_sent_again() {
+    let scene = Scene::new();
+    let agent = Running::start(scene.config());
+    let order = sh("seq 3; sleep 600");
+    scene.broker.seen().is_silent = true;
+    scene.start(&order).await;
+    until("they are sent", || scene.lines(&order, "stdout").len() == 3).await;
+    scene.broker.seen().outputs.clear();
+    scene.say(&ToNode::OutputTaken { program: order.program, next: 0 }).await;
+    until("they are sent again", || scene.lines(&order, "stdout").len() == 3).await;
+    scene.broker.seen().is_silent = false;
+    scene.exit(&order, 0).await;
+    scene.reached(&order, ProgramState::Exited).await;
+    scene.is_clean(&order).await;
+    scene.end(agent).await;
+}
+
 #[actix_rt::test]
 async fn lines_of_any_kind_arrive() {
     let scene = Scene::new();
