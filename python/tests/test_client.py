@@ -9,6 +9,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import httpx
 import pytest
 
 from webloom import ApiError, AsyncClient, BrokerUnavailable, Client, ConfigurationError, models
@@ -144,6 +145,21 @@ def test_a_broker_that_is_away_is_waited_for_and_then_said(webloom_broker: Broke
     webloom_broker.kill()
     webloom_broker.start()
     assert webloom_broker.client.list_jobs().items == []
+
+
+def test_an_answer_that_a_standby_lost_is_asked_for_again_if_that_does_no_harm() -> None:
+    calls: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        calls.append(request.method)
+        return httpx.Response(200, json={"items": []}) if len(calls) == 2 else httpx.Response(502, json={"type": "/problems/answer-lost"})
+
+    with Client("http://127.0.0.1:9") as client:
+        client._http = httpx.Client(transport=httpx.MockTransport(answer))
+        assert client.list_runs().items == []
+        with pytest.raises(ApiError, match="answer-lost"):
+            client.create_job({"name": "once"})
+    assert calls == ["GET", "GET", "POST"]
 
 
 def test_settings_come_from_arguments_or_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
