@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +23,8 @@ def waits(ctx: TaskContext) -> str:
     return "was not asked"
 
 
-def quick() -> str:
-    return "done"
+def quick() -> int:
+    return os.getpid()
 
 
 def spins(ctx: TaskContext) -> None:
@@ -65,14 +66,14 @@ def test_a_cancellation_that_follows_at_once_is_heard(processes: Processes) -> N
 
 def test_a_cancellation_that_comes_late_is_not_another_attempts(processes: Processes) -> None:
     first = Run(processes, quick, 1)
-    assert first.report()["result"] == "done"
+    process = first.report()["result"]
     second = Run(processes, waits, 2)
     wait_until(lambda: second.attempt.is_dirty, "its beginning")
     first.attempt.cancel("too late")
     first.attempt.stop()
-    assert second.thread.is_alive()
     second.attempt.cancel("in time")
     assert second.report()["error"]["message"] == "in time"
+    assert Run(processes, quick, 3).report()["result"] == process
 
 
 def test_a_worker_that_ends_leaves_no_process_at_work(processes: Processes) -> None:
