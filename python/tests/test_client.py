@@ -172,6 +172,7 @@ def test_settings_come_from_arguments_or_the_environment(monkeypatch: pytest.Mon
     assert settings.brokers == ("https://a:1", "http://b:2")
     assert settings.headers() == {"Authorization": "Bearer secret"}
     assert Settings.read("http://c").brokers == ("http://c",)
+    assert Settings.read("HTTPS://C").brokers == ("https://C",)
     for wrong in ("c:55626", "ftp://c", "http://", " , "):
         with pytest.raises(ConfigurationError):
             Settings.read(wrong)

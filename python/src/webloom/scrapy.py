@@ -375,7 +375,8 @@ class FleetDownloadHandler(BaseDownloadHandler):
 
     async def _stay(self, registration: dict[str, Any]) -> None:
         """Each fetch of messages is a heartbeat of the worker."""
-        backoff = Backoff()
+        # Short pauses: a crawl that begins while this worker seems to be gone stops its run.
+        backoff = Backoff(0.3, 2.0)
         while True:
             try:
                 await self._client.fetch_messages(self._worker_id, wait=20)
