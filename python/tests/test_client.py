@@ -152,7 +152,9 @@ def test_an_answer_that_a_standby_lost_is_asked_for_again_if_that_does_no_harm()
 
     def answer(request: httpx.Request) -> httpx.Response:
         calls.append(request.method)
-        return httpx.Response(200, json={"items": []}) if len(calls) == 2 else httpx.Response(502, json={"type": "/problems/answer-lost"})
+        if len(calls) == 2:
+            return httpx.Response(200, json={"items": []})
+        return httpx.Response(502, json={"type": "/problems/answer-lost"})
 
     with Client("http://127.0.0.1:9") as client:
         client._http = httpx.Client(transport=httpx.MockTransport(answer))

@@ -17,6 +17,7 @@ from support import PATIENCE_S, wait_until
 from webloom._engine import Engine, Hooks
 from webloom._outbox import Outbox
 from webloom._settings import Settings
+from webloom.task import Attempt
 
 ORDER = {"identity": "1" * 32, "attempt": 1, "jobId": "2" * 32, "handler": "f", "lease": 10_000}
 
@@ -102,7 +103,11 @@ def test_a_result_is_sent_though_the_outbox_cannot_keep_it(broker: Fake, tmp_pat
 
     broker._talk = order
     result = "x" * 100_000
-    engine = engine_of(broker, outbox, begin=lambda attempt: engine.finish(attempt, {**attempt.ref, "state": "success", "result": result}))
+
+    def begin(attempt: Attempt) -> None:
+        engine.finish(attempt, {**attempt.ref, "state": "success", "result": result})
+
+    engine = engine_of(broker, outbox, begin=begin)
     engine.begin()
     try:
         assert broker.next("reports")[0]["result"] == result

@@ -50,8 +50,11 @@ class Run:
         if cancelled:
             self.attempt.cancel("not wanted")
         handler = Handler.of("f", function, process=True, unpack=True)
-        self.thread = threading.Thread(target=processes.run, args=(handler, self.attempt, lambda _, report: self.reports.append(report)))
+        self.thread = threading.Thread(target=processes.run, args=(handler, self.attempt, self.finish))
         self.thread.start()
+
+    def finish(self, _: Attempt, report: dict[str, Any]) -> None:
+        self.reports.append(report)
 
     def report(self) -> dict[str, Any]:
         self.thread.join(PATIENCE_S)
