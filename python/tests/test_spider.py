@@ -227,6 +227,29 @@ def test_a_crawl_goes_on_after_a_call_that_failed(status: int, spiders: int) -> 
     assert (ended, calls, len(made)) == (["success"], ["GET", "GET"], spiders)
 
 
+def test_crawls_that_block_do_not_wait_for_each_other() -> None:
+    """More of them than asyncio has threads."""
+    together = threading.Barrier(40, timeout=60)
+
+    class Ends:
+        async def _send(self, method: str, *_: object) -> SimpleNamespace:
+            return SimpleNamespace(status_code=204, content=b"", headers={"webloom-run-state": "success"})
+
+        async def append_logs(self, *_: object) -> None: ...
+
+    class Blocks(Spider):
+        def closed(self, state: str) -> None:
+            together.wait()
+
+    async def all_of_them() -> None:
+        start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "blocks", "attempt": 1, "startReturned": True}
+        crawls = [Crawl(Ends(), "3" * 32, Blocks, start, 1) for _ in range(40)]  # type: ignore[arg-type]
+        await asyncio.gather(*(crawl.carry_out() for crawl in crawls))
+
+    asyncio.run(all_of_them())
+    assert not together.broken
+
+
 @pytest.mark.parametrize("how", ["kill", "terminate"])
 def test_another_worker_goes_on_with_a_crawl(broker: Broker, site: str, journal: Path, how: str) -> None:
     with Program("spider.py", broker.url, journal, PAUSE="0.02") as first:

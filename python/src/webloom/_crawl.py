@@ -15,6 +15,7 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
 from ._bulk import MEDIA_TYPE, FinishedBlock, read_deliveries
+from ._handlers import Threads
 from ._settings import Backoff
 from .client import FINAL_STATES, AsyncClient
 from .errors import ApiError, BrokerUnavailable
@@ -32,6 +33,8 @@ MOST_LINES = 500
 # A header with more ids is too long for some proxies.
 MOST_HOLDS = 200
 _FIELD = re.compile(r"requests\[(\d+)\]")
+# Those of asyncio are few, for the calls to the broker too, and keep the program alive.
+_threads = Threads()
 
 
 class RunOver(Exception):
@@ -275,7 +278,7 @@ class Crawl:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             made = function(*arguments)
         else:
-            made = await asyncio.to_thread(_first_values, function, arguments)
+            made = await _threads.run(_first_values, function, arguments)
         if inspect.isawaitable(made):
             made = await made
         if isinstance(made, AsyncIterable):
@@ -289,7 +292,7 @@ class Crawl:
                     raise made.error
                 if made.rest is None:
                     break
-                made = await asyncio.to_thread(_next_values, made.rest)
+                made = await _threads.run(_next_values, made.rest)
         elif made is not None:
             for value in _iterable(made):
                 yield value
@@ -299,7 +302,7 @@ class Crawl:
         if inspect.iscoroutinefunction(function):
             await function(*arguments)
         else:
-            made = await asyncio.to_thread(function, *arguments)
+            made = await _threads.run(function, *arguments)
             if inspect.isawaitable(made):
                 await made
 

@@ -208,7 +208,7 @@ class Threads:
         self._is_relief_due = False
 
     def submit(self, call: Callable[[], None], is_short: bool = False) -> None:
-        """Calls it in a thread. Only for the event loop of one thread."""
+        """Calls it in a thread. Short calls are only for the event loop of one thread."""
         with self._lock:
             # A thread was woken for the one before, and takes this one next.
             can_wait = is_short and len(self._calls) > 0
@@ -218,6 +218,33 @@ class Threads:
         elif not self._is_relief_due:
             self._is_relief_due = True
             asyncio.get_running_loop().call_later(RELIEVE_S, self._relieve)
+
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls it in a thread, as `asyncio.to_thread` does. Any event loop may wait for it."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if ended.done():
+                return  # nothing waits for it any more
+            if error is None:
+                ended.set_result(value)
+            else:
+                # A future does not take this one.
+                ended.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+
+        def call() -> None:
+            value = error = None
+            try:
+                value = context.run(function, *arguments)
+            except BaseException as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self.submit(call)
+        return await ended
 
     def _relieve(self) -> None:
         self._is_relief_due = False
