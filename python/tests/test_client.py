@@ -9,6 +9,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import httpx
 import pytest
 
 from webloom import ApiError, AsyncClient, BrokerUnavailable, Client, ConfigurationError, models
@@ -146,6 +147,23 @@ def test_a_broker_that_is_away_is_waited_for_and_then_said(webloom_broker: Broke
     assert webloom_broker.client.list_jobs().items == []
 
 
+def test_an_answer_that_a_standby_lost_is_asked_for_again_if_that_does_no_harm() -> None:
+    calls: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        calls.append(request.method)
+        if len(calls) == 2:
+            return httpx.Response(200, json={"items": []})
+        return httpx.Response(502, json={"type": "/problems/answer-lost"})
+
+    with Client("http://127.0.0.1:9") as client:
+        client._http = httpx.Client(transport=httpx.MockTransport(answer))
+        assert client.list_runs().items == []
+        with pytest.raises(ApiError, match="answer-lost"):
+            client.create_job({"name": "once"})
+    assert calls == ["GET", "GET", "POST"]
+
+
 def test_settings_come_from_arguments_or_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("WEBLOOM_BROKER", "WEBLOOM_TOKEN", "WEBLOOM_CA_FILE"):
         monkeypatch.delenv(name, raising=False)
@@ -156,6 +174,7 @@ def test_settings_come_from_arguments_or_the_environment(monkeypatch: pytest.Mon
     assert settings.brokers == ("https://a:1", "http://b:2")
     assert settings.headers() == {"Authorization": "Bearer secret"}
     assert Settings.read("http://c").brokers == ("http://c",)
+    assert Settings.read("HTTPS://C").brokers == ("https://C",)
     for wrong in ("c:55626", "ftp://c", "http://", " , "):
         with pytest.raises(ConfigurationError):
             Settings.read(wrong)

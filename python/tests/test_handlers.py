@@ -85,6 +85,39 @@ def test_what_can_be_no_task_is_refused_at_once() -> None:
         current_task()
 
 
+def reported(function: Any, attempt: Attempt) -> dict[str, Any]:
+    reports: list[dict[str, Any]] = []
+    run_in_thread(Handler.of("f", function, process=False, unpack=True), attempt, lambda _, report: reports.append(report))
+    return reports[0]
+
+
+def test_an_exception_that_cannot_say_what_it_is_fails_the_attempt() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("nothing to say")
+
+    def fails() -> None:
+        raise Mute
+
+    report = reported(fails, context(None)._attempt)
+    assert (report["state"], report["error"]["message"]) == ("failed", "Mute")
+
+
+def test_a_task_that_is_cancelled_before_it_begins_does_not_begin() -> None:
+    begun: list[bool] = []
+    attempt = context(None)._attempt
+    attempt.cancel("not wanted")
+    report = reported(lambda: begun.append(True), attempt)
+    assert (report["state"], report["error"]["message"], begun) == ("cancelled", "not wanted", [])
+
+
+def test_what_a_task_returns_may_change_afterwards() -> None:
+    counts = {"a": 1}
+    report = reported(lambda: counts, context(None)._attempt)
+    counts["b"] = 2
+    assert report["result"] == {"a": 1}
+
+
 def test_a_line_is_no_longer_than_the_broker_takes() -> None:
     line = line_of("é" * 5000, "info", 0.0)
     assert len(line["text"].encode()) == 8192

@@ -25,6 +25,7 @@ from scrapy.http import JsonRequest
 from webloom import _scrapy_cookies as cookies
 from webloom._scrapy_calls import Calls
 from webloom._scrapy_requests import Unserializable, extras_of, from_message, priority_of, to_message
+from webloom._scrapy_scheduler import _job_name
 from webloom._settings import Settings
 from webloom.errors import BrokerUnavailable
 from webloom.scrapy import FleetScheduler
@@ -265,6 +266,14 @@ def test_nothing_is_imported_or_called_for_a_name(named: str) -> None:
         from_message({"url": "http://foo.test/", "meta": {"scrapy": {"_class": named}}}, SPIDER)
     assert Trap.made == 0
     assert "antigravity" not in sys.modules
+
+
+def test_two_crawls_with_long_names_have_two_jobs() -> None:
+    assert _job_name("pages", "2026-11-26") == "scrapy pages 2026-11-26"
+    assert _job_name("pages", "") == "scrapy pages"
+    names = [_job_name("p" * 50, day) for day in ("2026-11-26", "2026-11-27")]
+    assert len(set(names)) == 2
+    assert all(len(name) == 50 for name in names)
 
 
 def test_cookies_go_with_the_requests_of_their_site() -> None:

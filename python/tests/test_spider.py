@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from support import Program, log_of, network, result_of, wait_until
-from webloom import ApiError, Client, Spider
+from webloom import ApiError, Client, Run, Spider
 from webloom._crawl import Crawl
 from webloom.testing import Broker
 
@@ -196,6 +196,58 @@ def test_a_spider_is_closed_though_the_end_is_stored_late() -> None:
     start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "late", "attempt": 1, "startReturned": True}
     asyncio.run(Crawl(Late(), "3" * 32, Closes, start, 1).carry_out())  # type: ignore[arg-type]
     assert closed == ["stopped"]
+
+
+@pytest.mark.parametrize(("status", "spiders"), [(502, 1), (400, 2)])
+def test_a_crawl_goes_on_after_a_call_that_failed(status: int, spiders: int) -> None:
+    """The start has returned, so the broker waits for this worker. A standby answers 502 when the leader is lost."""
+    made: list[Spider] = []
+    ended: list[str] = []
+    calls: list[str] = []
+
+    class Fails:
+        async def _send(self, method: str, *_: object) -> SimpleNamespace:
+            calls.append(method)
+            if len(calls) == 1:
+                raise ApiError(status, {})
+            return SimpleNamespace(status_code=204, content=b"", headers={"webloom-run-state": "success"})
+
+        async def append_logs(self, *_: object) -> None: ...
+
+    class Closes(Spider):
+        def __init__(self, run: Run) -> None:
+            super().__init__(run)
+            made.append(self)
+
+        def closed(self, reason: str) -> None:
+            ended.append(reason)
+
+    start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "fails", "attempt": 1, "startReturned": True}
+    asyncio.run(Crawl(Fails(), "3" * 32, Closes, start, 1).carry_out())  # type: ignore[arg-type]
+    assert (ended, calls, len(made)) == (["success"], ["GET", "GET"], spiders)
+
+
+def test_crawls_that_block_do_not_wait_for_each_other() -> None:
+    """More of them than asyncio has threads."""
+    together = threading.Barrier(40, timeout=60)
+
+    class Ends:
+        async def _send(self, method: str, *_: object) -> SimpleNamespace:
+            return SimpleNamespace(status_code=204, content=b"", headers={"webloom-run-state": "success"})
+
+        async def append_logs(self, *_: object) -> None: ...
+
+    class Blocks(Spider):
+        def closed(self, state: str) -> None:
+            together.wait()
+
+    async def all_of_them() -> None:
+        start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "blocks", "attempt": 1, "startReturned": True}
+        crawls = [Crawl(Ends(), "3" * 32, Blocks, start, 1) for _ in range(40)]  # type: ignore[arg-type]
+        await asyncio.gather(*(crawl.carry_out() for crawl in crawls))
+
+    asyncio.run(all_of_them())
+    assert not together.broken
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate"])

@@ -4,6 +4,7 @@ import { Problem } from "./api.js";
 import { button, h } from "./dom.js";
 import { typed } from "./exact.js";
 import { exactSpan, local, readSpan } from "./text.js";
+import { instantOf } from "./zone.js";
 
 let count = 0;
 
@@ -18,7 +19,7 @@ const KINDS = {
   int: { write: String, read: text => (/^\s*-?\d+\s*$/.test(text) ? Number(text) : NaN), expects: "a whole number is expected" },
   number: { write: String, read: text => Number(text), expects: "a number is expected" },
   span: { write: exactSpan, read: readSpan, expects: "a length of time is expected: 500ms, 30s, 1h 30m, 2d" },
-  instant: { write: value => local(new Date(value)).replace(" ", "T"), read: text => new Date(text).toISOString() },
+  instant: { write: value => local(new Date(value)).replace(" ", "T"), read: text => instantOf(text).toISOString() },
   json: { write: value => JSON.stringify(value, null, 2), read: typed, expects: "this is no JSON" },
   words: { write: value => value.join(", "), read: text => text.split(",").map(word => word.trim()).filter(Boolean) },
   codes: { write: value => value.join(", "), read: text => text.split(",").map(Number), expects: "numbers are expected, with commas" },

@@ -1,5 +1,7 @@
 // What a job can say, as fields of a form. The paths are those of the API's JSON, so an error that names one is shown there.
 
+import { zoneHere } from "./zone.js";
+
 const property = (key, label, more = {}) => ({ path: `properties.${key}`, label, ...more });
 const usual = text => ["", `usual: ${text}`];
 
@@ -100,8 +102,8 @@ export const KIND = {
 };
 
 export const SCHEDULE = [
-  { path: "schedule.startAt", label: "Not before", kind: "instant", hint: "In the zone of your browser." },
-  { path: "schedule.endAt", label: "Not after", kind: "instant", hint: "In the zone of your browser." },
+  { path: "schedule.startAt", label: "Not before", kind: "instant", hint: `In ${zoneHere}, as all times of this page.` },
+  { path: "schedule.endAt", label: "Not after", kind: "instant", hint: `In ${zoneHere}, as all times of this page.` },
   { path: "schedule.maxFires", label: "Runs by plan at most", kind: "int" },
   { path: "schedule.longestSilence", label: "At the latest so long after the last", kind: "span" },
   { path: "schedule.dialect", label: "Weekdays are counted as in", kind: "select", options: [usual("crontab, Sunday is 0"), ["quartz", "Quartz, Sunday is 1"]] },

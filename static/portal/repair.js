@@ -4,6 +4,7 @@ import { at, post } from "./api.js";
 import { tell } from "./dialog.js";
 import { button, h, patch, section, table } from "./dom.js";
 import { local, num, runLink, time } from "./text.js";
+import { instantOf, zoneHere } from "./zone.js";
 
 const MOST = 1000;
 const field = (id, label, input) => h("div", {}, h("label", { for: id }, label), input);
@@ -43,9 +44,9 @@ function backfill(id, again) {
   const call = input => post(at(`/jobs/${id}/backfill`), input);
   const note = ({ already, more }) => h("p", { class: "soft" }, `${num(already)} scheduled times in the range already have a run${more ? "; there are more times than the limit" : ""}.`);
   return rehearsed({
-    fields: [field("b-from", "From", from), field("b-to", "To", to), field("b-limit", "At most", limit)], first: "Show what it would make",
+    fields: [field("b-from", `From (${zoneHere})`, from), field("b-to", "To", to), field("b-limit", "At most", limit)], first: "Show what it would make",
     ask: async () => {
-      const input = { from: new Date(from.value).toISOString(), to: new Date(to.value).toISOString(), limit: Number(limit.value) };
+      const input = { from: instantOf(from.value).toISOString(), to: instantOf(to.value).toISOString(), limit: Number(limit.value) };
       const answer = await call({ ...input, dryRun: true });
       return { answer, count: answer.fires.length, run: () => call(input) };
     },

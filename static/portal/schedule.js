@@ -5,6 +5,7 @@ import { h, patch } from "./dom.js";
 import { field, lines, tick } from "./fields.js";
 import { preview } from "./job.js";
 import { SCHEDULE } from "./jobspec.js";
+import { zoneHere } from "./zone.js";
 
 const WAIT = 300;
 const TRIGGERS = [["cron", "by cron"], ["every", "at intervals"], ["at", "at one time"]];
@@ -16,7 +17,7 @@ function trigger(value = { cron: "" }) {
     every: field({ path: "every", label: "Every", kind: "span", placeholder: "15m", hint: "500ms, 30s, 1h 30m; 0: once, then the job is disabled." }),
     anchor: field({ path: "anchor", label: "Counted from", kind: "instant", hint: "Empty: from now." }),
     afterEnd: tick({ path: "afterEnd", label: "Count from the end of the last run" }),
-    at: field({ path: "at", label: "At", kind: "instant", hint: "In the zone of your browser." }),
+    at: field({ path: "at", label: "At", kind: "instant", hint: `In ${zoneHere}, as all times of this page.` }),
   };
   const shown = { cron: ["cron"], every: ["every", "anchor", "afterEnd"], at: ["at"] };
   const kind = field({ path: "kind", label: "Runs", kind: "select", options: TRIGGERS });

@@ -103,7 +103,9 @@ class _Prepared:
         if answer.status_code < 400:
             return None
         problem = problem_of(answer)
-        if answer.status_code in (429, 503) and self.tries < retries:
+        # After 502 and 504, which come from a standby or a proxy, the call may have been carried out.
+        may_repeat = answer.status_code in (429, 503) or (self.is_safe and answer.status_code in (502, 504))
+        if may_repeat and self.tries < retries:
             self.tries += 1
             return max(self.backoff.next(), min(problem.retry_after or 0.0, 10.0))
         raise problem

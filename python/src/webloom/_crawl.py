@@ -15,6 +15,8 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
 from ._bulk import MEDIA_TYPE, FinishedBlock, read_deliveries
+from ._handlers import Threads
+from ._settings import Backoff
 from .client import FINAL_STATES, AsyncClient
 from .errors import ApiError, BrokerUnavailable
 from .spider import Request, Response, Run, Spider, is_async
@@ -31,6 +33,8 @@ MOST_LINES = 500
 # A header with more ids is too long for some proxies.
 MOST_HOLDS = 200
 _FIELD = re.compile(r"requests\[(\d+)\]")
+# Those of asyncio are few, for the calls to the broker too, and keep the program alive.
+_threads = Threads()
 
 
 class RunOver(Exception):
@@ -71,6 +75,23 @@ class Crawl:
         """Returns when the run is over, or after `stop`."""
         _log_sink.set(self._lines.append)
         talk = asyncio.create_task(self._send_lines_always())
+        backoff = Backoff(1.0, 60.0)
+        try:
+            while not await self._is_over_for_us():
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._leaving.wait(), backoff.next())
+        finally:
+            if self.state is not None and hasattr(self, "spider"):
+                try:
+                    await self._call_hook(self.spider.closed, self.state)
+                except Exception:
+                    self._note(traceback.format_exc())
+            self._is_over.set()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(talk, 10)
+
+    async def _is_over_for_us(self) -> bool:
+        """Carries the run out. `False`: that failed after the start had returned, so the run is still this worker's."""
         try:
             self.spider = self.spider_class(self.run)
             work = [asyncio.create_task(self._poll_and_parse())]
@@ -87,17 +108,16 @@ class Crawl:
         except Exception as error:
             log.exception("crawl failed run_id=%s", self.run.identity)
             self._note(f"the spider failed: {type(error).__name__}: {error}")
-            with contextlib.suppress(ApiError, BrokerUnavailable):
-                await self._start_returned(f"{type(error).__name__}: {error}")
-        finally:
-            if self.state is not None and hasattr(self, "spider"):
-                try:
-                    await self._call_hook(self.spider.closed, self.state)
-                except Exception:
-                    self._note(traceback.format_exc())
-            self._is_over.set()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(talk, 10)
+            if not self.is_started:
+                with contextlib.suppress(ApiError, BrokerUnavailable):
+                    await self._start_returned(f"{type(error).__name__}: {error}")
+            elif self.state is None and not self._is_stopped:
+                # The blocks that it had are delivered again.
+                self._in_hand.clear()
+                self._failure = None
+                self._leaving.clear()
+                return False
+        return True
 
     async def _learn_state(self) -> None:
         """Waits for the state at the end. The broker refuses calls as soon as a run ends, which is before the end is stored."""
@@ -112,8 +132,7 @@ class Crawl:
             except ApiError as error:
                 if error.status == 404:
                     return
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._leaving.wait(), 0.5)
+            await asyncio.sleep(0.2)
 
     # The first requests.
 
@@ -219,7 +238,14 @@ class Crawl:
             is_coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
             async with contextlib.nullcontext() if is_coroutine else self._one_at_a_time:
                 requests += await self._parse_page(callback, response)
-        await self._store(requests, [block.block_id])
+        try:
+            await self._store(requests, [block.block_id])
+        except ApiError as error:
+            if not requests or error.status == 403:
+                raise
+            # It is acknowledged without them rather than parsed again and again.
+            self._note(f"requests were left out block_id={block.block_id} count={len(requests)} reason={error}")
+            await self._store([], [block.block_id])
         self._in_hand.discard(block.block_id)
 
     async def _parse_page(self, callback: Callable[[Response], Any], response: Response) -> list[str]:
@@ -252,7 +278,7 @@ class Crawl:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             made = function(*arguments)
         else:
-            made = await asyncio.to_thread(_first_values, function, arguments)
+            made = await _threads.run(_first_values, function, arguments)
         if inspect.isawaitable(made):
             made = await made
         if isinstance(made, AsyncIterable):
@@ -266,7 +292,7 @@ class Crawl:
                     raise made.error
                 if made.rest is None:
                     break
-                made = await asyncio.to_thread(_next_values, made.rest)
+                made = await _threads.run(_next_values, made.rest)
         elif made is not None:
             for value in _iterable(made):
                 yield value
@@ -276,7 +302,7 @@ class Crawl:
         if inspect.iscoroutinefunction(function):
             await function(*arguments)
         else:
-            made = await asyncio.to_thread(function, *arguments)
+            made = await _threads.run(function, *arguments)
             if inspect.isawaitable(made):
                 await made
 
@@ -333,8 +359,8 @@ class Crawl:
             except BrokerUnavailable as error:
                 log.warning("broker is away run_id=%s error=%s", self.run.identity, error)
             except ApiError as error:
-                # A token that was withdrawn may come back.
-                if error.status in (401, 429, 500, 503):
+                # A token that was withdrawn may come back. A standby answers 502 when the leader that had the call is lost.
+                if error.status in (401, 408, 429) or error.status >= 500:
                     log.warning("broker is busy run_id=%s error=%s", self.run.identity, error)
                 elif error.type in ("run-over", "not-found", "no-queue"):
                     raise RunOver from None

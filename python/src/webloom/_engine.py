@@ -11,6 +11,7 @@ import collections
 import contextlib
 import json
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -215,6 +216,8 @@ class Engine:
         ) as socket:
             self._proved = began
             self._socket = socket
+            if self._leave.is_set():
+                return  # it was to leave while it connected, when there was no socket to close
             sender: asyncio.Task[None] | None = None
             beater: asyncio.Task[None] | None = None
             try:
@@ -357,7 +360,10 @@ class Engine:
         if not self.unsettled:
             self._refusal = None
         if gone and self.outbox is not None:
-            self.outbox.remove(gone)
+            try:
+                self.outbox.remove(gone)
+            except sqlite3.Error as error:
+                log.warning("the outbox keeps results that are acknowledged; the next worker sends them again error=%s", error)
         self._leave_if_done()
 
     def _look(self) -> None:
@@ -402,9 +408,14 @@ class Engine:
         if self.outbox is not None:
             new = [each for each in due if not each.is_kept]
             if new:
-                self.outbox.add(each.report for each in new)
-                for each in new:
-                    each.is_kept = True
+                try:
+                    self.outbox.add(each.report for each in new)
+                except sqlite3.Error as error:
+                    # They are sent all the same. While they are not acknowledged, this is tried again.
+                    log.error("results are not in the outbox: if this worker dies, they are lost error=%s", error)
+                else:
+                    for each in new:
+                        each.is_kept = True
         for each in due:
             if self._refusal is not None:
                 each.refusals += 1
@@ -525,6 +536,11 @@ class Engine:
                 for attempt in self.tasks.values()
             ):
                 self._out.set()
+            # A peer that reads nothing holds up the next heartbeat too, and one may never say `welcome`.
+            silence_s = now - self._proved
+            if self._socket is not None and silence_s > self._heartbeat_s + 2 * self._offline_s:
+                log.warning("no answer from the broker for %.1f s, connecting again", silence_s)
+                self._socket.transport.abort()
             if self._draining_until is not None and now >= self._draining_until:
                 for attempt in list(self.tasks.values()):
                     attempt.cancel("the worker ends")

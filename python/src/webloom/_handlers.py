@@ -140,33 +140,46 @@ def success(attempt: Attempt, result: Any) -> dict[str, Any]:
         if report.get(name) is None:
             continue
         try:
-            size = len(_encode(report[name]).encode())
+            text = _encode(report[name])
+            size = len(text.encode())
         except (TypeError, ValueError, RecursionError) as error:
             return failure(attempt.order, PermanentError(f"the {name} of the task is no JSON: {error}"), {})
         if size > MOST_VALUE:
             too_large = PermanentError(f"the {name} of the task has {size} bytes; at most {MOST_VALUE} are stored")
             return failure(attempt.order, too_large, {})
+        # A copy: the program may have kept what it gave, and change it before it is sent.
+        report[name] = json.loads(text)
     return report
+
+
+def _text_of(error: BaseException) -> str:
+    """What an exception says. Its `__str__` is the program's own, and may raise."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def failure(order: dict[str, Any], error: BaseException, after: dict[str, Any]) -> dict[str, Any]:
     """The last report of a function that raised."""
+    text = _text_of(error)
     if isinstance(error, (Cancelled, asyncio.CancelledError, RetryLater)):
-        return {**ref_of(order), "state": "cancelled", "error": {"message": clean(str(error) or "cancelled")[:MOST_MESSAGE]}}
-    said = str(error) or type(error).__name__
-    if not isinstance(error, PermanentError):
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return {**ref_of(order), "state": "cancelled", "error": {"message": clean(text or "cancelled")[:MOST_MESSAGE]}}
+    said = text or type(error).__name__
+    if text and not isinstance(error, PermanentError):
+        said = f"{type(error).__name__}: {text}"
     told: dict[str, Any] = {"message": clean(said)[:MOST_MESSAGE]}
     if not isinstance(error, _BadArguments):
         stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         told["stack"] = clean(stack)[-MOST_STACK:]
     if isinstance(error, PermanentError):
         told["permanent"] = True
-    try:
-        fits = len(_encode(after).encode()) <= MOST_VALUE
-    except (TypeError, ValueError, RecursionError):
-        fits = False
-    return {**ref_of(order), "state": "failed", "error": told, **(after if fits else {})}
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        all_ = _encode(after)
+        if len(all_.encode()) <= MOST_VALUE:
+            kept = json.loads(all_)
+    return {**ref_of(order), "state": "failed", "error": told, **kept}
 
 
 def ended(attempt: Attempt, error: BaseException) -> dict[str, Any]:
@@ -195,7 +208,7 @@ class Threads:
         self._is_relief_due = False
 
     def submit(self, call: Callable[[], None], is_short: bool = False) -> None:
-        """Calls it in a thread. Only for the event loop of one thread."""
+        """Calls it in a thread. Short calls are only for the event loop of one thread."""
         with self._lock:
             # A thread was woken for the one before, and takes this one next.
             can_wait = is_short and len(self._calls) > 0
@@ -205,6 +218,33 @@ class Threads:
         elif not self._is_relief_due:
             self._is_relief_due = True
             asyncio.get_running_loop().call_later(RELIEVE_S, self._relieve)
+
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls it in a thread, as `asyncio.to_thread` does. Any event loop may wait for it."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if ended.done():
+                return  # nothing waits for it any more
+            if error is None:
+                ended.set_result(value)
+            else:
+                # A future does not take this one.
+                ended.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+
+        def call() -> None:
+            value = error = None
+            try:
+                value = context.run(function, *arguments)
+            except BaseException as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self.submit(call)
+        return await ended
 
     def _relieve(self) -> None:
         self._is_relief_due = False
@@ -246,6 +286,7 @@ def run_in_thread(handler: Handler, attempt: Attempt, finish: Callable[[Attempt,
     def call() -> dict[str, Any]:
         _current.set(context)
         try:
+            context.check()
             with span_of(context), interrupter:
                 positional, named = handler.bind(context)
                 result = handler.function(*positional, **named)

@@ -53,17 +53,25 @@ class Outbox:
         return {key_of(report): report for report in reports}
 
     def add(self, reports: Iterable[dict[str, Any]]) -> None:
-        """Keeps reports; they are on disk when it returns."""
+        """Keeps reports; they are on disk when it returns.
+
+        Raises:
+            sqlite3.Error: they could not be stored, for example because the disk is full.
+        """
         rows = [(*key_of(report), json.dumps(report)) for report in reports]
-        self._db.execute("BEGIN")
-        self._db.executemany("INSERT OR REPLACE INTO report VALUES (?, ?, ?, ?)", rows)
-        self._db.execute("COMMIT")
+        with self._db:  # commits, or rolls back
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT OR REPLACE INTO report VALUES (?, ?, ?, ?)", rows)
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Forgets reports."""
-        self._db.execute("BEGIN")
-        self._db.executemany("DELETE FROM report WHERE run = ? AND instance = ? AND attempt = ?", list(keys))
-        self._db.execute("COMMIT")
+        """Forgets reports.
+
+        Raises:
+            sqlite3.Error: they are still there.
+        """
+        with self._db:
+            self._db.execute("BEGIN")
+            self._db.executemany("DELETE FROM report WHERE run = ? AND instance = ? AND attempt = ?", list(keys))
 
     def close(self) -> None:
         """Lets another process have it."""

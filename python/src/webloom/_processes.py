@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ._handlers import Handler, ended, run_in_thread
-from .task import Attempt, RunLogHandler
+from .task import Attempt, RunLogHandler, _nothing
 
 log = logging.getLogger("webloom.worker")
 
@@ -24,6 +24,8 @@ class Processes:
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._idle: list[tuple[Any, Connection]] = []
+        self._all: set[Any] = set()
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def _take(self) -> tuple[Any, Connection]:
@@ -36,6 +38,10 @@ class Processes:
         process = self._context.Process(target=_serve, args=(theirs, logging.getLogger().level), name="webloom-task", daemon=True)
         process.start()
         theirs.close()
+        with self._lock:
+            self._all = {one for one in self._all if one.is_alive()} | {process}
+            if self._is_closed:
+                process.kill()
         return process, ours
 
     def run(self, handler: Handler, attempt: Attempt, finish: Callable[[Attempt, dict[str, Any]], None]) -> None:
@@ -48,10 +54,10 @@ class Processes:
                 with lock, contextlib.suppress(OSError, ValueError):
                     connection.send(message)
 
-            attempt.ask = lambda: send(("cancel", attempt.cancel_reason))
             attempt.stop = process.kill
-            with lock:
-                connection.send(("run", handler.name, handler.function, handler.unpack, attempt.order))
+            connection.send(("run", handler.name, handler.function, handler.unpack, attempt.order))
+            # Not before: a process that begins does not read yet, and whoever asked would wait for it.
+            attempt.ask = lambda: send(("cancel", attempt.key, attempt.cancel_reason))
             if attempt.is_told:
                 attempt.ask()
         except Exception as error:
@@ -66,6 +72,8 @@ class Processes:
                     attempt.line(value)
                 else:
                     break
+            # From now on the process may be another attempt's.
+            attempt.ask = attempt.stop = _nothing
             with self._lock:
                 self._idle.append((process, connection))
         except (EOFError, OSError):
@@ -78,11 +86,13 @@ class Processes:
         finish(attempt, value)
 
     def close(self) -> None:
-        """Ends those that do nothing."""
+        """Ends all of them. They ignore SIGTERM, so the program could not end while one of them is at work."""
         with self._lock:
-            for process, connection in self._idle:
-                connection.close()
+            self._is_closed = True
+            for process in self._all:
                 process.kill()
+            for _, connection in self._idle:
+                connection.close()
             self._idle.clear()
 
 
@@ -127,9 +137,14 @@ def _serve(connection: Connection, level: int) -> None:
             except Exception as error:  # the function cannot be imported here
                 message = ("broken", error)
             if message[0] == "cancel":
+                _, key, reason = message
                 for attempt in current:
-                    attempt.cancel(message[1] or "cancelled")
+                    if attempt.key == key:
+                        attempt.cancel(reason or "cancelled")
             else:
+                if message[0] == "run":
+                    # Here, so that a `cancel` that follows at once finds it.
+                    current[:] = [_Remote(message[-1], send)]
                 orders.append(message)
                 arrived.release()
 
@@ -140,9 +155,6 @@ def _serve(connection: Connection, level: int) -> None:
         if kind == "broken":
             log.error("a task cannot be imported in its process: %s", order[0])
             os._exit(3)
-        name, function, unpack, task = order
-        attempt = _Remote(task, send)
-        current.append(attempt)
+        name, function, unpack, _ = order
         handler = Handler.of(name, function, process=True, unpack=unpack)
-        run_in_thread(handler, attempt, lambda _, report: send(("end", report)))
-        current.clear()
+        run_in_thread(handler, current[0], lambda _, report: send(("end", report)))

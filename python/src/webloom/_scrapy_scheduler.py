@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import heapq
 import json
 import logging
@@ -335,7 +336,7 @@ class FleetScheduler(BaseScheduler):
 
     def _join(self) -> tuple[str, dict[str, str], str]:
         """The run of the crawl, the properties of its job, and its state."""
-        name = f"scrapy {self.spider.name} {self._crawl}".strip()[:50]
+        name = _job_name(self.spider.name, self._crawl)
         with Client(self._settings.brokers, token=self._settings.token, ca_file=self._settings.ca_file) as client:
             # Under one key a job makes one run, so a named crawl is not begun again.
             client.idempotency_key = self._crawl or None
@@ -402,6 +403,13 @@ class FleetScheduler(BaseScheduler):
                 stats.set_value(f"webloom/run/{key}", getattr(run, key))
             line = json.dumps({"reason": reason, **stats.get_stats()}, default=str)
             client.append_logs(self._run, [{"text": f"scrapy {host_name()} {line}"[:8_000], "level": "info"}])
+
+
+def _job_name(spider: str, crawl: str) -> str:
+    """The name of the job of a crawl: 50 characters at most."""
+    name = f"scrapy {spider} {crawl}".strip()
+    # Only cut, it could be the name of another crawl.
+    return name if len(name) <= 50 else f"{name[:41]} {hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _dupefilter(crawler: Crawler) -> Any:

@@ -36,7 +36,7 @@ class Settings:
         """
         named = broker if broker is not None else os.environ.get("WEBLOOM_BROKER") or DEFAULT_BROKER
         texts = named.split(",") if isinstance(named, str) else list(named)
-        brokers = tuple(text.strip().rstrip("/") for text in texts if text.strip())
+        brokers = tuple(_address(text) for text in texts if text.strip())
         if not brokers:
             raise ConfigurationError("no address of a broker: set `broker` or WEBLOOM_BROKER")
         for address in brokers:
@@ -65,6 +65,12 @@ class Settings:
     def uses_tls(self) -> bool:
         """Whether any address is `https://`."""
         return any(address.startswith("https:") for address in self.brokers)
+
+
+def _address(text: str) -> str:
+    """The address without slashes at its end. Its scheme is in lower case: it decides whether a token goes by TLS."""
+    scheme, mark, rest = text.strip().rstrip("/").partition("://")
+    return f"{scheme.lower()}{mark}{rest}" if mark else scheme
 
 
 class Backoff:

@@ -91,7 +91,9 @@ class AsyncClient(AsyncioCalls):
     ) -> None:
         settings = Settings.read(broker, token, ca_file)
         verify = settings.tls() if settings.uses_tls() else True
-        super().__init__(settings, retries, httpx.AsyncClient(headers=settings.headers(), verify=verify))
+        # Each crawl of a worker has a poll that waits, so no other call may wait for a connection.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        super().__init__(settings, retries, httpx.AsyncClient(headers=settings.headers(), verify=verify, limits=limits))
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -57,6 +57,8 @@ from .client import FINAL_STATES, AsyncClient, Client
 from .errors import ApiError, BrokerUnavailable, ProtocolError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from typing_extensions import Self
@@ -70,6 +72,8 @@ GROUP, _WORKER = "scrapy", "ScrapyWorker"
 
 #: The most requests of a push.
 _MOST_REQUESTS = 1_000
+#: Seconds without a connection after which the process of a crawl is taken for dead.
+_GONE_S = 60.0
 
 _handlers: weakref.WeakKeyDictionary[Crawler, FleetDownloadHandler] = weakref.WeakKeyDictionary()
 
@@ -274,9 +278,11 @@ class FleetDownloadHandler(BaseDownloadHandler):
 
     async def _clear(self) -> None:
         """Ends what processes of Scrapy left that were killed."""
+        # All times are those of the leader's clock.
+        now = max((one.last_seen for one in await self._client.list_brokers() if one.role == "leader"), default=None)
         async for job in self._client.all(self._client.list_jobs, group=GROUP):
             worker = job.properties.get(_WORKER)
-            if worker is None or await self._is_there(worker):
+            if worker is None or now is None or await self._may_live(worker, now):
                 continue
             async for run in self._client.all(self._client.list_runs, job_id=job.id):
                 if run.state not in FINAL_STATES:
@@ -284,13 +290,17 @@ class FleetDownloadHandler(BaseDownloadHandler):
                     await self._client.stop_run(run.identity)
             await self._client.delete_job(job.id)
 
-    async def _is_there(self, worker: str) -> bool:
+    async def _may_live(self, worker: str, now: datetime) -> bool:
+        """Whether its process may be at work. It may be cut off, or not have noticed yet that the broker is there again."""
         try:
-            return (await self._client.read_worker(worker)).is_online
+            if (await self._client.read_worker(worker)).is_online:
+                return True
         except ApiError as error:
             if error.status == 404:
                 return False
             raise
+        ends = [watch.disconnect_time for watch in (await self._client.list_watches(worker=worker, limit=1)).items]
+        return any(end is None or (now - end).total_seconds() <= _GONE_S for end in ends)
 
     # Two threads push requests and poll for results. Much of the cost of a page would be `httpx` and its tasks otherwise.
 
@@ -375,7 +385,8 @@ class FleetDownloadHandler(BaseDownloadHandler):
 
     async def _stay(self, registration: dict[str, Any]) -> None:
         """Each fetch of messages is a heartbeat of the worker."""
-        backoff = Backoff()
+        # Short pauses: a crawl that begins while this worker is gone for too long stops its run.
+        backoff = Backoff(0.3, 2.0)
         while True:
             try:
                 await self._client.fetch_messages(self._worker_id, wait=20)

@@ -106,7 +106,7 @@ class Broker:
         token: what `client` sends.
 
     Attributes:
-        url: its address. It stays the same over `restart`.
+        url: its address. It stays the same over `kill` and `start`.
         client: a `Client` for it.
 
     Raises:
@@ -127,7 +127,7 @@ class Broker:
         return Program(["broker", "--listen", listen, "--database", database, *self._arguments], "listening on")
 
     def kill(self) -> None:
-        """Kills it, as a crash of the machine does."""
+        """Kills it without a word."""
         self.program.kill()
 
     def start(self) -> None:

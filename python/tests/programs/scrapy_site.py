@@ -45,6 +45,10 @@ class SiteSpider(scrapy.Spider):
         yield {"lost": failure.value.__class__.__name__}
 
 
+if "GONE_S" in os.environ:
+    import webloom.scrapy
+
+    webloom.scrapy._GONE_S = float(os.environ["GONE_S"])
 handlers = dict.fromkeys(("http", "https"), "webloom.scrapy.FleetDownloadHandler") if "FLEET" in os.environ else {}
 process = CrawlerProcess(
     {

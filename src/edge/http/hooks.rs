@@ -1,6 +1,6 @@
 //! `/api/v1/jobs/{id}/hooks`, and `/hooks/{hook}`, which other systems call.
 
-use super::jobs::trace_of;
+use super::jobs::{idempotency_key, trace_of};
 use crate::config::tokens::TokenKey;
 use crate::domain::ids::JobId;
 use crate::edge::Edge;
@@ -129,6 +129,6 @@ pub async fn call(
         .judge(from, known, "hook secret")
         .map_err(|problem| if problem.status == 401 { Problem::unknown_hook() } else { problem })?;
     let hook = hook.ok_or_else(Problem::unknown_hook)?;
-    let key = header(&request, "Idempotency-Key").or_else(|| header(&request, "X-GitHub-Delivery")).map(str::to_owned);
+    let key = idempotency_key(&request)?.or_else(|| header(&request, "X-GitHub-Delivery").map(str::to_owned));
     Ok(HttpResponse::Accepted().json(edge.service.call_hook(&hook, &body, key, trace_of(&request)).await?))
 }

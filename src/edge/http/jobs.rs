@@ -266,11 +266,21 @@ pub(in crate::edge) fn trace_of(request: &HttpRequest) -> Option<TraceContext> {
     TraceContext::parse(request.headers().get("traceparent")?.to_str().ok()?)
 }
 
+/// The `Idempotency-Key` of a call that makes a run.
+///
+/// # Errors
+/// It is not text in UTF-8. To ignore it would make a second run of a repeated call.
+pub(in crate::edge) fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Problem> {
+    let Some(value) = request.headers().get("Idempotency-Key") else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| Problem::invalid("idempotencyKey", "must be text in UTF-8"))?;
+    Ok(Some(text.to_owned()))
+}
+
 /// `POST` or `GET /api/v1/jobs/{id}/trigger`: callbacks of external schedulers use either.
 pub async fn trigger(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let mut input: TriggerInput = json_or_default(&request, payload).await?;
-    let key = request.headers().get("Idempotency-Key").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let key = idempotency_key(&request)?;
     input.idempotency_key = input.idempotency_key.or(key);
     let order = TriggerOrder { input, trace: trace_of(&request), by: caller.name.clone(), ..TriggerOrder::default() };
     let run = shown(&caller, edge.service.trigger(job, order).await?);
@@ -287,4 +297,22 @@ pub async fn backfill(edge: web::Data<Edge>, caller: Caller, request: HttpReques
 pub async fn redrive(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RedriveJobInput = json_or_default(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.service.redrive(id(&edge, &request, "id").await?, input, caller.name).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actix_web::http::header::HeaderValue;
+    use actix_web::test::TestRequest;
+
+    #[test]
+    fn an_idempotency_key_is_any_text_and_is_never_passed_over() {
+        let key = |bytes: &[u8]| {
+            let value = HeaderValue::from_bytes(bytes).expect("a value of a header");
+            idempotency_key(&TestRequest::default().insert_header(("Idempotency-Key", value)).to_http_request())
+        };
+        assert_eq!(key("für heute".as_bytes()), Ok(Some("für heute".to_owned())));
+        assert_eq!(key(b"f\xfcr heute").map_err(|problem| problem.status), Err(422));
+        assert_eq!(idempotency_key(&TestRequest::default().to_http_request()), Ok(None));
+    }
 }

@@ -1,0 +1,117 @@
+"""The connection of a worker, against a broker that does what the test wants."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import Server, ServerConnection, serve
+
+from support import PATIENCE_S, wait_until
+from webloom._engine import Engine, Hooks
+from webloom._outbox import Outbox
+from webloom._settings import Settings
+from webloom.task import Attempt
+
+ORDER = {"identity": "1" * 32, "attempt": 1, "jobId": "2" * 32, "handler": "f", "lease": 10_000}
+
+
+class Fake:
+    """A broker: what it received, and how it talks to each connection."""
+
+    def __init__(self, talk: Callable[[ServerConnection, Fake], None]) -> None:
+        self.connections = 0
+        self.received: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._talk = talk
+        self._server: Server = serve(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def _serve(self, socket: ServerConnection) -> None:
+        self.connections += 1
+        try:
+            self._talk(socket, self)
+            for text in socket:
+                self.received.put(json.loads(text))
+        except ConnectionClosed:
+            pass
+
+    def next(self, kind: str) -> Any:
+        while (message := self.received.get(timeout=PATIENCE_S))["t"] != kind:
+            pass
+        return message["v"]
+
+    def close(self) -> None:
+        self._server.shutdown()
+
+
+def welcome(socket: ServerConnection, _: Fake) -> None:
+    socket.send(json.dumps({"t": "welcome", "v": {"heartbeat": 3000, "offline": 10_000, "separateReports": True}}))
+
+
+def engine_of(broker: Fake, outbox: Outbox | None = None, **hooks: Any) -> Engine:
+    def nothing(*_: Any) -> None: ...
+
+    watch = {"classNames": ["f"], "worker": {"slots": 1}}
+    all_ = dict.fromkeys(("begin", "start", "ended", "drain", "ready", "over"), nothing)
+    given = Hooks(**{"watch": lambda: watch, "knows": lambda _: True, **all_, **hooks})
+    return Engine(Settings.read(broker.url), "3" * 32, "test", 1, given, outbox)
+
+
+@pytest.fixture
+def broker() -> Iterator[Fake]:
+    made = Fake(welcome)
+    yield made
+    made.close()
+
+
+def test_a_worker_that_is_stopped_while_it_connects_leaves_at_once(broker: Fake) -> None:
+    engine = engine_of(broker)
+    engine.drain(60)
+    engine.begin()
+    engine.join(10)
+    assert not engine._thread.is_alive()
+
+
+def test_a_broker_that_says_nothing_is_left() -> None:
+    broker = Fake(lambda *_: None)
+    engine = engine_of(broker)
+    engine._heartbeat_s = engine._offline_s = 0.1
+    engine.begin()
+    try:
+        wait_until(lambda: broker.connections > 1, "a second connection")
+    finally:
+        engine.drain(0)
+        engine.join(PATIENCE_S)
+        broker.close()
+
+
+def test_a_result_is_sent_though_the_outbox_cannot_keep_it(broker: Fake, tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox")
+    pages = outbox._db.execute("PRAGMA page_count").fetchone()[0]
+    outbox._db.execute(f"PRAGMA max_page_count = {pages}")
+
+    def order(socket: ServerConnection, fake: Fake) -> None:
+        welcome(socket, fake)
+        socket.send(json.dumps({"t": "tasks", "v": [ORDER]}))
+
+    broker._talk = order
+    result = "x" * 100_000
+
+    def begin(attempt: Attempt) -> None:
+        engine.finish(attempt, {**attempt.ref, "state": "success", "result": result})
+
+    engine = engine_of(broker, outbox, begin=begin)
+    engine.begin()
+    try:
+        assert broker.next("reports")[0]["result"] == result
+        assert outbox.load() == {}, "the disk is full"
+    finally:
+        engine.drain(0)
+        engine.join(PATIENCE_S)
