@@ -322,7 +322,7 @@ fn an_attempt_that_is_taken_over_has_its_timeout_again() {
 
 #[test]
 fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
-    for (ms, is_withdrawn) in [(800, true), (-1, false)] {
+    for (ms, is_withdrawn) in [(60_000, true), (-1, false)] {
         let planned = Timestamp::now().plus_ms(ms);
         on_stage(
             JobKind::Task,
