@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use url::Url;
 
-/// Timeout of one try; large packs get one more second per MB.
+/// Timeout of one try; packs get one more second per 64 KiB, so that a slow line delivers a large one too.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Bytes of the broker's response that are read.
@@ -93,7 +93,7 @@ impl Reporter {
 
     async fn post(&self, broker: &Url, parcel: &Parcel) -> Verdict {
         let pack = parcel.body();
-        let limit = TIMEOUT + Duration::from_secs((pack.len() >> 20) as u64);
+        let limit = TIMEOUT + Duration::from_secs((pack.len() >> 16) as u64);
         let mut request = self.client.post(format!("{broker}node/block")).timeout(limit).insert_header((CONTENT_TYPE, BULK));
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));

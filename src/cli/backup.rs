@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[derive(Debug, ClapArgs)]
 pub struct BackupArgs {
     /// The store file of a broker
-    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", value_name = "FILE")]
+    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", hide_env_values = true, value_name = "FILE")]
     database: PathBuf,
     /// The folder of the backup: a new one, or an empty one
     #[arg(long, value_name = "FOLDER")]
@@ -38,7 +38,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "FOLDER")]
     from: PathBuf,
     /// The store file to restore to
-    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", value_name = "FILE")]
+    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", hide_env_values = true, value_name = "FILE")]
     database: PathBuf,
     /// Only verify the backup: its files are there and unchanged, and this version can restore them
     #[arg(long)]

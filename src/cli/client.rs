@@ -5,7 +5,8 @@ use super::failure::Failure;
 use crate::config::addresses::Addresses;
 use crate::protocol::problem::Problem;
 use crate::tls;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -70,12 +71,14 @@ fn fits_into_url(part: &str) -> bool {
 }
 
 impl Client {
-    /// A client of this broker, or of several of which one leads. It uses no proxy: a broker is near.
+    /// A client of this broker, or of several of which one leads. It uses no proxy: a broker is near. It follows no redirect: that would
+    /// pass the token to another server, and turn a POST into a GET.
     ///
     /// # Errors
     /// The HTTP client cannot be built.
     pub fn new(brokers: Addresses, token: Option<String>) -> Result<Self, Failure> {
-        let http = reqwest::Client::builder().tls_backend_preconfigured(tls::client()).no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
+        let http = reqwest::Client::builder().tls_backend_preconfigured(tls::client()).no_proxy().redirect(Policy::none());
+        let http = http.connect_timeout(CONNECT).timeout(ANSWER);
         let http = http.build().map_err(|e| Failure::Refused(format!("cannot build an HTTP client: {e}")))?;
         Ok(Self { brokers, token, http })
     }
@@ -230,6 +233,10 @@ impl Client {
                 }
             };
             let status = answer.status();
+            if status.is_redirection() {
+                let target = answer.headers().get(LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+                return Err(Failure::Refused(redirected(broker, status, target.as_deref())));
+            }
             let text = match answer.text().await {
                 Ok(text) => text,
                 Err(error) => return Err(unreachable(broker, &error).await),
@@ -274,6 +281,15 @@ fn no_broker(address: &Url, why: &str) -> Failure {
     Failure::Refused(format!("the server at {base} is not a Webloom broker: {why}. Check --broker or WEBLOOM_BROKER"))
 }
 
+/// The server sends callers elsewhere, as a proxy does that leads from `http` to `https`.
+fn redirected(broker: &Url, status: StatusCode, target: Option<&str>) -> String {
+    let base = broker.as_str().trim_end_matches('/');
+    let target = target.map_or_else(String::new, |target| format!(" to {}", target.escape_debug()));
+    format!(
+        "the server at {base} redirects{target} (status {status}), which is not followed. Give the broker's own address with --broker or WEBLOOM_BROKER"
+    )
+}
+
 /// The token is unknown or missing.
 fn unauthorized(broker: &Url, has_token: bool) -> String {
     let broker = broker.as_str().trim_end_matches('/');
@@ -287,6 +303,29 @@ fn unauthorized(broker: &Url, has_token: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_redirect_is_not_followed() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let broker = format!("http://{}", listener.local_addr().expect("an address"));
+        let answers = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            assert!(stream.read(&mut [0; 4096]).await.expect("a request") > 0);
+            let answer = b"HTTP/1.1 301 Moved Permanently\r\nlocation: /elsewhere\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            stream.write_all(answer).await.expect("an answer");
+            // A second request would wait here for its answer.
+            listener.accept().await
+        };
+        let client = Client::new(broker.parse().expect("an address"), Some("secret".to_owned())).expect("a client");
+        let body = Value::Null;
+        let failure = tokio::select! {
+            answer = client.post(&["jobs"], &[], &body) => answer.expect_err("a redirect"),
+            _ = answers => panic!("it was followed"),
+        };
+        let Failure::Refused(why) = failure else { panic!("{failure:?}") };
+        assert!(why.contains("redirects to /elsewhere (status 301") && why.contains("--broker"), "{why}");
+    }
 
     #[test]
     fn an_address_is_put_together() {

@@ -35,7 +35,7 @@ mod version;
 mod words;
 mod worker;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use failure::Failure;
 use std::io::{IsTerminal as _, Write as _};
@@ -157,7 +157,7 @@ pub fn main() -> ExitCode {
     let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut root))?, matches)));
     let (cli, matches) = match read {
         Ok(read) => read,
-        Err(error) => return misread(&error),
+        Err(error) => return misread(&without_secret(error)),
     };
     let quiet = !matches!(cli.command, Command::Broker(_) | Command::Agent(_));
     let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { QUIET } else { LOUD }));
@@ -228,6 +228,15 @@ fn plain(text: String) -> String {
     PLAIN.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
+/// Replaces a value that is not accepted and may be a secret.
+fn without_secret(mut error: clap::Error) -> clap::Error {
+    let is_secret = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--otlp-header"));
+    if is_secret {
+        error.insert(ContextKind::InvalidValue, ContextValue::String("(not shown)".to_owned()));
+    }
+    error
+}
+
 /// Handles a command line that cannot be parsed, or that asks for help.
 fn misread(error: &clap::Error) -> ExitCode {
     let written = if error.kind() == ErrorKind::ValueValidation {
@@ -262,6 +271,22 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn values_that_may_be_secret_are_not_shown() {
+        let line = ["webloom", "agent", "--otlp-header", "authorization: Bearer hunter2"];
+        let text = without_secret(command().try_get_matches_from(line).expect_err("no header")).render().to_string();
+        assert!(text.contains("--otlp-header") && text.contains("authorization=Bearer TOKEN") && !text.contains("hunter2"), "{text}");
+        let secret = ["WEBLOOM_DATABASE", "WEBLOOM_TOKEN", "WEBLOOM_OTLP_HEADERS"];
+        let mut commands = vec![command()];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            for arg in command.get_arguments() {
+                let is_secret = arg.get_env().is_some_and(|name| secret.iter().any(|secret| name == *secret));
+                assert!(!is_secret || arg.is_hide_env_values_set(), "{} {}", command.get_name(), arg.get_id());
+            }
+        }
     }
 
     /// The names of the manual pages of a command and of those below it.

@@ -106,8 +106,9 @@ fn attention(leads: bool, brokers: &Value, nodes: &Value, next: &Value, waiting:
     if !items(brokers).iter().any(|broker| broker["role"] == "leader") {
         found.push("no broker leads".to_owned());
     }
-    // Only the leader knows which nodes are online.
-    let lost = |node: &&Value| leads && node["isOnline"] == false && node["isEnabled"] != false && node["isDraining"] != true;
+    // Only the leader knows which nodes are online. One that was told to leave does as it was told.
+    let is_told = |node: &Value| node["isEnabled"] == false || node["isDraining"] == true || node["isLeaving"] == true;
+    let lost = |node: &&Value| leads && node["isOnline"] == false && !is_told(node);
     for node in items(nodes).iter().filter(lost) {
         let name = some(node, "name").map(|name| format!(" {name}")).unwrap_or_default();
         found.push(format!("node {}{name} is offline, last seen {}", cell(node, "nodeId"), time(node, "lastOnlineTime")));
@@ -190,6 +191,8 @@ mod tests {
             { "nodeId": "n1", "name": "host", "isOnline": false, "isEnabled": true, "lastOnlineTime": ago(600_000) },
             { "nodeId": "n2", "isOnline": false, "isEnabled": false },
             { "nodeId": "n3", "isOnline": true, "isEnabled": true },
+            { "nodeId": "n4", "isOnline": false, "isEnabled": true, "isDraining": true },
+            { "nodeId": "n5", "isOnline": false, "isEnabled": true, "isLeaving": true },
         ]);
         let next = json!({ "items": [{ "name": "late", "nextFire": ago(300_000) }, { "name": "soon", "nextFire": ago(-5_000) }] });
         let waiting = json!({ "items": [

@@ -63,7 +63,7 @@ fn endpoint(text: &str) -> Result<Url, String> {
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    // The error does not repeat the text: it may be a secret.
+    // The error does not repeat the text, which may be a secret; `without_secret` hides what clap adds.
     let expected = || "a header is expected, for example authorization=Bearer TOKEN".to_owned();
     let (name, value) = text.split_once('=').ok_or_else(expected)?;
     let (name, value) = (name.trim(), value.trim());

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[derive(Debug, ClapArgs)]
 pub struct Args {
     /// The store of a broker: an SQLite file, or postgres://user:password@host/database
-    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", value_name = "FILE")]
+    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", hide_env_values = true, value_name = "FILE")]
     database: PathBuf,
     /// Only this job, by its name or id
     #[arg(long)]

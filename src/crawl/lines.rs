@@ -17,6 +17,8 @@ use url::Url;
 
 /// Begins the key of a page that a redirect led back to; no URL begins so.
 const AGAIN: &str = "again ";
+/// How each line begins.
+const START: &[u8] = br#"{"url":""#;
 
 /// The data of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +182,9 @@ fn read(file: File) -> io::Result<(File, HashSet<u64>, Counts)> {
         text.clear();
         let bytes = reader.read_until(b'\n', &mut text)?;
         if bytes == 0 || text.last() != Some(&b'\n') {
+            if whole == 0 && !text.starts_with(START) && !START.starts_with(&text) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "line 1 is not a line of a crawl"));
+            }
             break;
         }
         let line: Line = serde_json::from_slice(&text)
@@ -245,8 +250,16 @@ mod tests {
     fn a_file_of_something_else_is_left_alone() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("letter.txt");
-        std::fs::write(&path, "Dear reader,\nhello").expect("a file");
-        assert!(Lines::to_file(&path, true).is_err());
-        assert_eq!(std::fs::read_to_string(&path).expect("the file"), "Dear reader,\nhello");
+        for text in ["Dear reader,\nhello", "Dear reader", r#"[{"url":"http://a/1"}]"#] {
+            std::fs::write(&path, text).expect("a file");
+            assert!(Lines::to_file(&path, true).is_err());
+            assert_eq!(std::fs::read_to_string(&path).expect("the file"), text);
+        }
+        let whole = serde_json::to_string(&line("http://a/1")).expect("a line");
+        for cut in [0, 3, START.len(), whole.len()] {
+            std::fs::write(&path, &whole[..cut]).expect("a file");
+            assert!(Lines::to_file(&path, true).is_ok(), "{cut}");
+            assert_eq!(std::fs::metadata(&path).expect("the file").len(), 0);
+        }
     }
 }

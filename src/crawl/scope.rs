@@ -36,6 +36,12 @@ impl Scope {
         Self { starts, hosts: options.hosts.clone(), include: options.include.clone(), exclude: options.exclude.clone() }
     }
 
+    /// What decides, besides a link itself, whether it is followed: the site of the page at `page`, unless hosts are listed.
+    #[must_use]
+    pub fn depends_on<'a>(&self, page: &'a Url) -> &'a str {
+        if self.hosts.is_empty() { &page[Position::BeforeHost..Position::AfterPort] } else { "" }
+    }
+
     /// Whether the links of a page are followed: not those of a page after a redirect to another site, unless it is a start.
     #[must_use]
     pub fn reads(&self, requested: &Url, answered: &Url, depth: u32) -> bool {

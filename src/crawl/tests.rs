@@ -111,6 +111,23 @@ fn pages_become_lines_and_links() {
     });
 }
 
+/// Which links belong to the crawl depends on the page they are on.
+#[test]
+fn a_link_that_one_page_may_not_follow_is_followed_from_another() {
+    actix_rt::System::new().block_on(async {
+        let options = CrawlOptions::new(Url::parse("http://a.example/").expect("a url"));
+        let worker = CrawlWorker::new(&options, JobId::random(), Outputs::lines_to(Box::new(Shared::default())), Rc::default());
+        let run = run(BTreeMap::new());
+        let pages = ["http://a.example/", "http://www.a.example/", "https://www.a.example/"];
+        let pages = pages.map(|url| page(url, 200, "<a href=http://www.a.example/b>"));
+        for (pages, followed) in [(&pages[..1], 0), (&pages[..], 1)] {
+            let mut follow = Follow::new(&run);
+            worker.block(&block(pages.to_vec()), &mut follow).await.expect("handled");
+            assert_eq!(follow.len(), followed, "{} pages", pages.len());
+        }
+    });
+}
+
 /// A redirect to another site is reported as it is: its target is an ordinary page, with the depth of the redirect.
 #[test]
 fn redirects_that_the_agent_left_are_followed() {

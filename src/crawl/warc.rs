@@ -26,6 +26,9 @@ use uuid::Uuid;
 const LEVEL: u32 = 3;
 /// Headers about the transfer of the body.
 const OF_TRANSFER: [&str; 3] = ["content-encoding", "transfer-encoding", "content-length"];
+/// How a record begins, and how a gzip member does.
+const START: &[u8] = b"WARC/";
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The longest record head.
 const MOST_HEAD: u64 = 1 << 20;
 
@@ -271,7 +274,7 @@ fn record(reader: &mut impl BufRead) -> io::Result<Record> {
     let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let (mut headers, mut line) = (Vec::new(), String::new());
     let mut head = reader.take(MOST_HEAD);
-    if head.read_line(&mut line)? == 0 || !line.starts_with("WARC/") {
+    if head.read_line(&mut line)? == 0 || !line.as_bytes().starts_with(START) {
         return Err(cut());
     }
     loop {
@@ -294,12 +297,22 @@ fn record(reader: &mut impl BufRead) -> io::Result<Record> {
     Ok(record)
 }
 
+/// Whether a file begins like a record, as far as it goes.
 fn begins_like_one(mut file: &File, gzip: bool) -> io::Result<bool> {
-    let mut start = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    file.take(2).read_to_end(&mut start)?;
-    let wanted: &[u8] = if gzip { &[0x1f, 0x8b] } else { b"WA" };
-    Ok(wanted.starts_with(&start))
+    let mut start = Vec::new();
+    let mut reader = BufReader::new(file);
+    if gzip {
+        let head = reader.fill_buf()?;
+        if !GZIP.starts_with(&head[..head.len().min(GZIP.len())]) {
+            return Ok(false);
+        }
+        // It fails at the cut, and keeps what is before it.
+        let _ = GzDecoder::new(reader).take(START.len() as u64).read_to_end(&mut start);
+    } else {
+        reader.take(START.len() as u64).read_to_end(&mut start)?;
+    }
+    Ok(START.starts_with(&start))
 }
 
 #[cfg(test)]
@@ -399,6 +412,27 @@ mod tests {
             std::fs::write(&path, "Dear reader").expect("a file");
             assert!(Warc::to_file(&path, true).is_err());
             assert_eq!(std::fs::read_to_string(&path).expect("the file"), "Dear reader");
+        }
+        let packed = |text: &str| {
+            let mut member = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
+            member.write_all(text.as_bytes()).expect("packed");
+            member.finish().expect("packed")
+        };
+        let others = [("table.csv.gz", packed("a,b\n1,2\n")), ("wages.warc", b"WAGES,2026\n".to_vec())];
+        for (name, content) in others {
+            let path = dir.path().join(name);
+            std::fs::write(&path, &content).expect("a file");
+            assert!(Warc::to_file(&path, true).is_err(), "{name}");
+            assert_eq!(std::fs::read(&path).expect("the file"), content);
+        }
+        // Of a file that was cut within its first record, nothing is whole.
+        let record = "WARC/1.1\r\nWARC-Type: warcinfo\r\n";
+        for (name, content) in [("a.warc", record.as_bytes().to_vec()), ("a.warc.gz", packed(record))] {
+            for length in [1, 2, 12, content.len() - 9] {
+                let path = dir.path().join(name);
+                std::fs::write(&path, &content[..length]).expect("a file");
+                assert!(Warc::to_file(&path, true).is_ok(), "{name} {length}");
+            }
         }
     }
 }

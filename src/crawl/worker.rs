@@ -199,6 +199,8 @@ impl CrawlWorker {
         for link in found.links() {
             // Most links are known; those need not be parsed. Text that is not ASCII depends on the encoding.
             let means_one_thing = (encoding == UTF_8 || link.is_ascii()) && is_told_apart_by_directory(base, link, &mut whole);
+            whole.push('\n');
+            whole.push_str(self.scope.depends_on(&answered));
             if means_one_thing && !follow.once(whole.as_bytes()) {
                 continue;
             }

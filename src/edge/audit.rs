@@ -6,7 +6,7 @@ use super::auth::{Caller, Need};
 use super::route::Operation;
 use crate::protocol::problem::Problem;
 use crate::service::AuditedCall;
-use actix_web::http::header::LOCATION;
+use actix_web::http::header::{HeaderMap, LOCATION};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use serde::de::IgnoredAny;
@@ -46,7 +46,7 @@ impl Audited {
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
         let path = request.match_info();
         let object = OBJECTS.iter().find_map(|part| path.get(part)).map(short);
-        let forwarded_for = request.headers().get("X-Forwarded-For").and_then(|value| value.to_str().ok()).map(short);
+        let forwarded_for = forwarded_for(request.headers());
         request.extensions_mut().insert(Members::default());
         let id = edge.service.audit_begin(AuditedCall {
             role: caller.role_name(),
@@ -91,6 +91,14 @@ fn kind(path: &'static str) -> &'static str {
     noun.strip_suffix('s').unwrap_or(noun)
 }
 
+/// The headers `X-Forwarded-For`. A proxy and a standby add theirs after what the caller sent, so the end is what counts.
+fn forwarded_for(headers: &HeaderMap) -> Option<String> {
+    let all: Vec<_> = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok()).collect();
+    let all = all.join(", ");
+    let last = all.char_indices().rev().nth(MOST - 1).map_or(0, |(at, _)| at);
+    Some(short(&all[last..])).filter(|text| !text.is_empty())
+}
+
 fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MOST).collect()
 }
@@ -108,6 +116,20 @@ mod tests {
         for (operation, path) in live {
             assert!(operation.method == Method::GET && Audited::of(operation, path).is_none(), "{}", operation.name);
         }
+    }
+
+    #[test]
+    fn what_a_caller_forwards_does_not_hide_what_a_standby_adds() {
+        let name = || actix_web::http::header::HeaderName::from_static("x-forwarded-for");
+        let mut headers = HeaderMap::new();
+        assert_eq!(forwarded_for(&headers), None);
+        headers.append(name(), "10.0.0.1".parse().expect("a value"));
+        headers.append(name(), "192.0.2.7".parse().expect("a value"));
+        assert_eq!(forwarded_for(&headers).as_deref(), Some("10.0.0.1, 192.0.2.7"));
+        headers.insert(name(), "x".repeat(500).parse().expect("a value"));
+        headers.append(name(), "192.0.2.7".parse().expect("a value"));
+        let text = forwarded_for(&headers).expect("a text");
+        assert!(text.len() == MOST && text.ends_with("x, 192.0.2.7"), "{text}");
     }
 
     #[test]

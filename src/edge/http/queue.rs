@@ -229,13 +229,25 @@ pub async fn results(edge: web::Data<Edge>, request: HttpRequest, query: web::Qu
     if !(1..=MOST_BLOCKS).contains(&limit) {
         return Err(Problem::invalid("limit", format!("must be 1 to {MOST_BLOCKS}")).into());
     }
-    let (found, next_cursor) = edge.service.results(identity, query.cursor.as_deref(), limit).await?;
-    let items = opened_results(identity, found).await?;
+    let (items, next_cursor) = opened_results(&edge, identity, query.cursor.as_deref(), limit).await?;
     Ok(HttpResponse::Ok().json(Page { items, next_cursor }))
 }
 
-/// Stored blocks with their results.
-pub(super) async fn opened_results(identity: Identity, found: Vec<(BlockId, StoredResult)>) -> Result<Vec<Block>, Problem> {
+/// Stored blocks with their results, as many as fit into one response, and the cursor of the next ones.
+pub(super) async fn opened_results(
+    edge: &Edge,
+    identity: Identity,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<Block>, Option<String>), Problem> {
+    let (found, next) = edge.service.results(identity, cursor, limit).await?;
+    let (blocks, next) = cut(identity, found, next);
+    Ok((opened(identity, blocks).await?, next))
+}
+
+/// As many blocks as fit into one response, and the cursor of the next ones. Stored blocks are small: what a site packed tightly may be
+/// a thousand times as large.
+fn cut(identity: Identity, found: Vec<(BlockId, StoredResult)>, next: Option<String>) -> (Vec<DeliveredBlock>, Option<String>) {
     let blocks = found.into_iter().map(|(block_id, result)| DeliveredBlock {
         block_id,
         requests: result.payload,
@@ -243,7 +255,11 @@ pub(super) async fn opened_results(identity: Identity, found: Vec<(BlockId, Stor
         pack: result.pack,
         delivery_no: None,
     });
-    opened(identity, blocks.collect()).await
+    let mut blocks: Vec<_> = blocks.collect();
+    let fit = how_many_fit(&blocks);
+    let left = blocks.get(fit).and_then(|block| block.block_id.seq_in(identity));
+    blocks.truncate(fit);
+    (blocks, left.map(|seq| seq.to_string()).or(next))
 }
 
 /// Approximate bytes of a block as plain JSON.
@@ -348,4 +364,28 @@ fn plain(identity: Identity, block: &DeliveredBlock) -> Result<Block, Problem> {
     let results: Result<Vec<Outcome>, Problem> = results.collect();
     let state = if index.exception.is_some() { "failed" } else { "success" };
     Ok(Block { block_id: block.block_id, identity, state: state.to_owned(), exception: index.exception, results: results? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_stored_blocks_ends_when_they_are_large_once_unpacked() {
+        let identity = Identity::random();
+        let stored = |seq, raw_length| {
+            let (payload, pack) = Default::default();
+            (BlockId::new(identity, seq), StoredResult { seq, raw_length, payload, pack, is_checked: true })
+        };
+        let page = |sizes: &[u32]| {
+            let found = (7..).zip(sizes).map(|(seq, size)| stored(seq, *size)).collect();
+            let (blocks, next) = cut(identity, found, Some("20".to_owned()));
+            (blocks.len(), next.expect("a cursor"))
+        };
+        assert_eq!(page(&[400 << 10, 400 << 10]), (2, "20".to_owned()));
+        assert_eq!(page(&[400 << 10, 400 << 10, 400 << 10, 1]), (2, "9".to_owned()));
+        // At least one.
+        assert_eq!(page(&[9 << 20, 1]), (1, "8".to_owned()));
+        assert_eq!(page(&[]), (0, "20".to_owned()));
+    }
 }

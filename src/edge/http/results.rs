@@ -95,9 +95,9 @@ pub(super) async fn lines(edge: web::Data<Edge>, identity: Identity, cursor: Opt
 }
 
 async fn of_blocks(edge: &Edge, identity: Identity, cursor: Option<&str>) -> Result<(Vec<u8>, Option<String>), Problem> {
-    let (found, next) = edge.service.results(identity, cursor, BLOCKS).await?;
+    let (blocks, next) = opened_results(edge, identity, cursor, BLOCKS).await?;
     let mut out = Vec::new();
-    for block in opened_results(identity, found).await? {
+    for block in blocks {
         for outcome in &block.results {
             write_line(&mut out, &OfBlock { block_id: block.block_id, outcome })?;
         }

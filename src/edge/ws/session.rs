@@ -21,6 +21,8 @@ use std::task::{Context, Poll};
 
 /// The longest message that a peer may send. Bulk data uses HTTP; control messages are small.
 pub const MAX_MESSAGE: usize = 1 << 20;
+/// The most bytes of the reason in a close frame (RFC 6455, 5.5). A peer drops a longer frame, and with it the reason.
+const MOST_REASON: usize = 123;
 
 /// Why a socket of an agent or a worker is closed; at most 123 bytes.
 const IN_DOUBT: &str = "this broker cannot renew its lease, so another one may lead: connect again, or to another broker";
@@ -94,10 +96,7 @@ impl Ends {
             Frame::Text(text) => ctx.text(text),
             Frame::Binary(bytes) => ctx.binary(bytes),
             Frame::Close(why) => {
-                // A close frame carries at most 123 bytes of text.
-                let description = why.chars().take(100).collect();
-                ctx.close(Some(CloseReason { code: CloseCode::Normal, description: Some(description) }));
-                ctx.stop();
+                refuse(CloseCode::Normal, &why, ctx);
             }
         }
     }
@@ -140,13 +139,18 @@ pub fn open<A: Peer>(mut session: A, request: &HttpRequest) -> Result<HttpRespon
     Ok(answer.streaming(Outgoing { frames, backlog }))
 }
 
-/// Closes the connection of a peer that violates the protocol.
+/// Closes the connection of a peer, for a reason.
 pub fn refuse<A>(code: CloseCode, why: &str, ctx: &mut WebsocketContext<A>)
 where
     A: Actor<Context = WebsocketContext<A>>,
 {
-    ctx.close(Some(CloseReason { code, description: Some(why.to_owned()) }));
+    ctx.close(Some(CloseReason { code, description: Some(reason(why).to_owned()) }));
     ctx.stop();
+}
+
+/// As much of a reason as fits into a close frame.
+fn reason(why: &str) -> &str {
+    &why[..why.floor_char_boundary(MOST_REASON)]
 }
 
 /// A session, as far as its frames are concerned.
@@ -187,6 +191,14 @@ mod tests {
     use super::*;
     use crate::actors::budget::Budget;
     use futures_util::StreamExt as _;
+
+    #[test]
+    fn a_reason_fits_into_a_close_frame() {
+        assert_eq!(reason("gone"), "gone");
+        assert_eq!(reason(&"x".repeat(200)).len(), 123);
+        // Two bytes each.
+        assert_eq!(reason(&"é".repeat(100)), "é".repeat(61));
+    }
 
     #[tokio::test]
     async fn the_write_half_closes_after_the_last_frame_and_not_before() {
