@@ -16,6 +16,7 @@ mod first_requests;
 mod held;
 mod hosts;
 mod learned;
+mod lost;
 mod message;
 mod opened;
 mod outcomes;
