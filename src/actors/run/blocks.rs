@@ -114,7 +114,7 @@ impl RunActor {
     }
 
     /// Answers a node that has a block: it keeps the block or drops it.
-    fn keep_or_drop(&mut self, (seq, attempt): (Seq, u32), node: NodeId, to: &NodeHandle, now: Timestamp) {
+    fn keep_or_drop(&mut self, (seq, attempt): (Seq, u32), node: NodeId, to: &NodeHandle, now: Timestamp, ctx: &mut Context<Self>) {
         let (identity, block_id) = (self.identity(), self.block_id(seq));
         let is_known =
             self.kind.frontier.lease_of(seq).is_some_and(|lease| lease.attempt == attempt) && self.kind.frontier.renew(seq, node, now);
@@ -129,6 +129,9 @@ impl RunActor {
         } else {
             // A block whose results are being written is done as well, but its node still waits for the answer.
             to.block_done(block_id, attempt, self.kind.frontier.phase(seq) != Some(Phase::Reporting));
+            if let Some(losses) = self.kind.frontier.drop_waiting(seq, attempt).filter(|_| !self.lifecycle.is_ending()) {
+                self.store_loss(seq, losses, node, "its node had to drop it", ctx);
+            }
         }
     }
 
@@ -338,15 +341,15 @@ impl Handler<NodeHolds> for RunActor {
                 continue;
             }
             if !self.lacks_hosts(*seq) {
-                self.keep_or_drop((*seq, *attempt), node, &to, now);
+                self.keep_or_drop((*seq, *attempt), node, &to, now, ctx);
                 continue;
             }
             let (seq, attempt, to) = (*seq, *attempt, to.clone());
-            self.with_payload(seq, ctx, move |this, payload, _| {
+            self.with_payload(seq, ctx, move |this, payload, ctx| {
                 if this.is_waiting(seq) {
                     this.kind.cache.put_leased(seq, payload);
                 }
-                this.keep_or_drop((seq, attempt), node, &to, Timestamp::steady());
+                this.keep_or_drop((seq, attempt), node, &to, Timestamp::steady(), ctx);
                 if this.is_waiting(seq)
                     && let Some(payload) = this.kind.cache.take_leased(seq)
                 {

@@ -36,9 +36,7 @@ impl RunActor {
                     self.kind.cache.put_ready(seq, payload);
                 }
                 // After a restart, attempts that were given back are no longer known.
-                let (no, epoch, attempt) = (self.run.no, self.epoch, self.kind.frontier.losses(seq, attempt));
-                let write = MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
-                Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
+                self.store_loss(seq, self.kind.frontier.losses(seq, attempt), node, why, ctx);
                 self.announce(ctx);
             }
             Some(Lost::Exhausted(attempts)) => {
@@ -49,6 +47,13 @@ impl RunActor {
                 });
             }
         }
+    }
+
+    /// Stores how many attempts of a waiting block were lost: after a restart, a request of it that must not be repeated is not sent again.
+    pub(super) fn store_loss(&mut self, seq: Seq, losses: u32, node: NodeId, why: &str, ctx: &mut Context<Self>) {
+        let (no, epoch) = (self.run.no, self.epoch);
+        let write = MarkRetry { no, epoch, seq, attempt: losses, node: Some(node), exception: Some(why.to_owned()) };
+        Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
     }
 
     /// The broker itself reports a block, because no node could.

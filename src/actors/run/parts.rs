@@ -189,7 +189,8 @@ impl RunActor {
                 return self.die("the targets of redirects could not be packed", ctx);
             }
         };
-        let rest = self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq));
+        let lost = self.kind.frontier.other_losses(seq, index.attempt);
+        let rest = self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq), lost);
         let result = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error, bytes) = (result.success, result.error, result.bytes);
         let write = self.split((seq, &done), Some((rest, &back)), Some(result));

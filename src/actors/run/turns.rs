@@ -390,7 +390,8 @@ impl RunActor {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        let rest = self.kind.frontier.begin_rest(seq, Some(site));
+        // The present attempt has sent nothing.
+        let rest = self.kind.frontier.begin_rest(seq, Some(site), self.kind.frontier.other_losses(seq, None));
         self.kind.cache.put_leased(seq, first.clone());
         let write = self.split((seq, &first), Some((rest, &others)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
