@@ -51,6 +51,12 @@ impl Frontier {
         self.losses(seq, known.saturating_sub(u32::from(is_known)))
     }
 
+    /// Whether no later attempt of a block than this one is known.
+    #[must_use]
+    pub fn is_last_attempt(&self, seq: Seq, attempt: Option<u32>) -> bool {
+        attempt.is_none_or(|attempt| attempt >= self.attempts_of(seq))
+    }
+
     /// A node has a block in this attempt, perhaps since before a restart. Only lost attempts are stored: the others before it were given back.
     pub(super) fn note_attempt(&mut self, seq: Seq, attempt: u32) {
         let known = self.attempts_of(seq);
@@ -130,5 +136,6 @@ mod tests {
         assert_eq!((frontier.drop_waiting(0, 1), frontier.drop_waiting(0, 4), frontier.drop_waiting(0, 4)), (None, Some(2), None));
         let (_, lease) = frontier.lease(node(2), T).expect("it waits");
         assert_eq!((lease.attempt, frontier.losses(0, 4), frontier.drop_waiting(0, 9)), (5, 2, None));
+        assert!(frontier.is_last_attempt(0, Some(5)) && frontier.is_last_attempt(0, None) && !frontier.is_last_attempt(0, Some(4)));
     }
 }

@@ -8,6 +8,7 @@ use super::{AnswerPull, Grant, NodeHolds, Report, RunActor};
 use crate::actors::node::{Holds, NodeHandle};
 use crate::actors::reply::Reply;
 use crate::domain::block::{Lease, Phase, ReportVerdict};
+use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::SlotKind;
 use crate::domain::redirect::Redirects;
@@ -218,12 +219,16 @@ impl RunActor {
         });
     }
 
-    /// The last report of a block has arrived and is being written.
-    pub(super) fn leaves_node(&mut self, seq: Seq, ctx: &mut Context<Self>) {
+    /// The last report of a block has arrived and is being written. `attempt`: that of the report.
+    pub(super) fn leaves_node(&mut self, seq: Seq, attempt: Option<u32>, ctx: &mut Context<Self>) {
+        // The node of a block that is given up may continue, so the site stays closed for that time.
+        let is_given_up = self.kind.frontier.phase(seq) == Some(Phase::Reporting);
         let lease = self.kind.frontier.begin_report(seq);
         self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());
-        // An earlier actor of the run may have begun the turn.
-        if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_out(*site) && !self.is_probed(*site)) {
+        if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_out(*site) && !self.is_probed(*site))
+            && !is_given_up
+            && (lease.is_some() || self.is_end_of_turn(seq, site, attempt))
+        {
             self.turn_over(site, 0, ctx);
         }
         if let Some(lease) = lease {
@@ -235,6 +240,12 @@ impl RunActor {
             }
         }
         self.kind.cache.take_leased(seq);
+    }
+
+    /// Whether the report of a block without a lease ends the turn at its site: an earlier actor of the run began the turn, or the node
+    /// counted as lost. After a later attempt, or if another host has the turn of the address, another node may send requests now.
+    fn is_end_of_turn(&self, seq: Seq, site: SiteNo, attempt: Option<u32>) -> bool {
+        self.kind.frontier.is_last_attempt(seq, attempt) && !self.is_taken_by_another_host(site, &self.turn_name(site))
     }
 
     /// Whether a block gets a span: it is among the first.
@@ -266,7 +277,7 @@ impl RunActor {
         reply: Option<Reply<Reported>>,
         ctx: &mut Context<Self>,
     ) {
-        self.leaves_node(seq, ctx);
+        self.leaves_node(seq, index.attempt, ctx);
         let (pack, targets) = match self.with_targets(&mut index, pack, &payload) {
             Ok(done) => done,
             Err(problem) => {

@@ -78,11 +78,14 @@ impl RunActor {
     /// A node has a block that waits here: the run takes the turns that it needs. Returns false if it cannot.
     pub(super) fn adopt_turn(&mut self, site: SiteNo, seq: Seq, now: Timestamp) -> bool {
         // After a restart the address is not known: the node drops the block.
-        if self.lacks_address(site) || self.kind.frontier.is_out(site) {
+        if self.lacks_address(site) || self.kind.frontier.is_out(site) || self.is_probed(site) {
             return false;
         }
         let Some(mut hosts) = self.hosts_to_adopt(site, seq) else { return false };
         let name = self.turn_name(site);
+        if self.is_taken_by_another_host(site, &name) {
+            return false; // the board does not distinguish two hosts of one run
+        }
         hosts.remove(&name);
         let names: Vec<_> = [Arc::clone(&name)].into_iter().chain(hosts.iter().cloned()).collect();
         let until = now.plus_ms(self.kind.frontier.settings().lease as i64);

@@ -169,7 +169,7 @@ impl RunActor {
         reply: Reply<Reported>,
         ctx: &mut Context<Self>,
     ) {
-        self.leaves_node(seq, ctx);
+        self.leaves_node(seq, index.attempt, ctx);
         let avoided = self.is_for_another(&index).then_some(index.node_id);
         if index.results.is_empty() {
             let write = self.split((seq, &back), None, None);
