@@ -368,15 +368,17 @@ impl Handler<NodeHolds> for RunActor {
                 }
             });
         }
-        for (seq, attempt) in unlisted {
-            if self.is_probe(seq, node) {
-                if self.has_probe_missed(seq, now) {
-                    self.probe_lost(seq, ctx);
-                }
-                continue;
+        for seq in self.probes_at(node) {
+            let is_there = blocks.iter().any(|(other, _)| *other == seq) || coming.contains(&seq);
+            if !is_there && self.has_probe_missed(seq, now) {
+                self.probe_lost(seq, ctx);
             }
+        }
+        for (seq, attempt) in unlisted {
             // Dispatched by an earlier actor of this run and not at the node; only this frees its permit.
-            if self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
+            if !self.is_probe(seq, node)
+                && self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt)
+            {
                 to.block_done(self.block_id(seq), attempt, false);
             }
         }
