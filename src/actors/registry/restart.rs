@@ -155,7 +155,10 @@ impl Registry {
         self.context.addresses.nodes.remove(id);
         self.context.fleet.remove_node(id);
         self.context.addresses.node_owners.forget(id);
-        self.node_sessions.remove(&id);
+        if let Some((sender, _)) = self.node_sessions.remove(&id) {
+            // An open connection without an actor would get nothing more. The node connects again.
+            sender.send(Frame::Close("the broker has given this connection up".to_owned()));
+        }
         self.leave(ChildKey::Node(id));
         // The actor notified the runs of the blocks it knew; only the run itself knows of a block on its way.
         for run in self.runs_at_node(id) {
@@ -165,7 +168,9 @@ impl Registry {
 
     fn forget_worker(&mut self, id: WorkerId, last_message: Timestamp) {
         self.context.addresses.workers.remove(id);
-        self.worker_sessions.remove(&id);
+        if let Some(sender) = self.worker_sessions.remove(&id) {
+            sender.send(Frame::Close("the broker has given this connection up".to_owned()));
+        }
         self.watching.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
