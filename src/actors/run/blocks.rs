@@ -21,6 +21,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{ReadPayloads, StoreResult};
 use actix::{Context, Handler};
 use bytes::Bytes;
+use futures_util::future::Either;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -287,7 +288,10 @@ impl RunActor {
         };
         let write = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error, bytes) = (write.success, write.error, write.bytes);
-        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
+        // No caller could repeat a report of the broker itself.
+        let store = &self.context.store;
+        let write = if reply.is_some() { Either::Left(store.write(write)) } else { Either::Right(store.write_unbounded(write)) };
+        Self::then(ctx, write, move |this, (), ctx| {
             this.kind.frontier.reported(seq, success, error);
             this.kind.frontier.count_bytes(bytes);
             this.kind.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
