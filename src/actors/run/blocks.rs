@@ -365,10 +365,8 @@ impl Handler<NodeHolds> for RunActor {
                     this.kind.cache.put_leased(seq, payload);
                 }
                 this.keep_or_drop((seq, attempt), node, &to, Timestamp::steady(), ctx);
-                if this.is_waiting(seq)
-                    && let Some(payload) = this.kind.cache.take_leased(seq)
-                {
-                    this.kind.cache.put_ready(seq, payload);
+                if this.is_waiting(seq) {
+                    this.kind.cache.put_back(seq);
                 }
             });
         }

@@ -175,9 +175,7 @@ impl Handler<SiteHeld> for RunActor {
             } else {
                 self.kind.frontier.put_back(seq);
             }
-            if let Some(payload) = self.kind.cache.take_leased(seq) {
-                self.kind.cache.put_ready(seq, payload);
-            }
+            self.kind.cache.put_back(seq);
             self.note_leases_of(lease.node);
             if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);

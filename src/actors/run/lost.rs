@@ -32,9 +32,7 @@ impl RunActor {
         match lost {
             None => {}
             Some(Lost::Retry(attempt)) => {
-                if let Some(payload) = self.kind.cache.take_leased(seq) {
-                    self.kind.cache.put_ready(seq, payload);
-                }
+                self.kind.cache.put_back(seq);
                 // After a restart, attempts that were given back are no longer known.
                 self.store_loss(seq, self.kind.frontier.losses(seq, attempt), node, why, ctx);
                 self.announce(ctx);

@@ -211,9 +211,9 @@ impl RunActor {
 
     /// Caches the requests of a block that waits or is at a node.
     fn keep(&mut self, seq: Seq, payload: Payload) {
-        match self.kind.frontier.phase(seq) {
-            Some(Phase::Using) => self.kind.cache.put_leased(seq, payload),
-            _ => self.kind.cache.put_ready(seq, payload),
+        self.kind.cache.put_leased(seq, payload);
+        if self.kind.frontier.phase(seq) != Some(Phase::Using) {
+            self.kind.cache.put_back(seq);
         }
     }
 

@@ -288,9 +288,7 @@ impl RunActor {
         if let Some(lease) = self.kind.frontier.put_back(seq) {
             self.note_leases_of(lease.node);
         }
-        if let Some(payload) = self.kind.cache.take_leased(seq) {
-            self.kind.cache.put_ready(seq, payload);
-        }
+        self.kind.cache.put_back(seq);
     }
 
     /// The verdict of robots.txt on the requests of a block, and the longest delay that it requires.
