@@ -3,23 +3,30 @@
 use super::{AtWork, Control, Ctx, Kind, RunLink, RunShell};
 use crate::actors::brokers::{Brokers, Role};
 use crate::actors::context::{BrokerContext, Times};
+use crate::actors::involved::Involved;
+use crate::actors::node::{NodeActor, NodeHandle, NodeHeartbeat};
 use crate::actors::placement::allocator::ReleaseSlot;
-use crate::actors::placement::{Permit, WorkerSlot};
+use crate::actors::placement::{NodeSlot, Permit, WorkerSlot};
 use crate::actors::registry::RegistryHandle;
 use crate::actors::reply::{Answer, reply};
-use crate::actors::run::{Blocks, Choice, StoredBlocks};
+use crate::actors::run::{Blocks, Choice, PollOptions, StoredBlocks};
 use crate::actors::supervision::{ChildKey, ExitGuard, Link, Recording, Stats};
 use crate::actors::task::{Task, TaskEvent};
 use crate::actors::worker::WorkerHandle;
-use crate::domain::ids::{BrokerId, Identity, JobId, WorkerId};
+use crate::domain::ids::{BrokerId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
+use crate::domain::node::{NodeFacts, SlotKind};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::Retry;
+use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::RunOutput;
-use crate::store::{AdoptRun, GetRun, InsertRun, Member, Store, StoreConfig, StoreError};
+use crate::protocol::node::Heartbeat;
+use crate::protocol::push::{Pushed, read_push};
+use crate::store::{AdoptRun, GetRun, InsertRun, Member, Store, StoreConfig, StoreError, UpsertNode};
 use actix::{Actor, Addr};
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// A fifth kind of run, which ends as its messages say.
@@ -346,4 +353,92 @@ fn a_block_run_finds_its_worker_before_its_scheduled_time() {
             },
         );
     }
+}
+
+/// A node whose actor records.
+fn node(stage: &Stage) -> (NodeId, NodeHandle) {
+    let id = NodeId::random();
+    (id, NodeHandle(stage.recording.link(ChildKey::Node(id))))
+}
+
+fn pushed(actor: &Started<Blocks>) -> Answer<Pushed> {
+    let batch = read_push(Bytes::from_static(br#"[{"url":"http://example.org/"}]"#)).expect("a push");
+    actor.link.push(Vec::new(), batch)
+}
+
+#[test]
+fn a_site_stays_closed_after_the_last_attempt_of_a_block_is_lost() {
+    let once = |run: &mut Run| (run.queue.block_attempts, run.queue.sites.robots) = (1, Some(false));
+    on_stage(JobKind::Block, once, async |stage: Stage| {
+        let (actor, worker) = block_run(&stage, None).await;
+        found(&actor, Ok(worker));
+        let block_id = pushed(&actor).wait().await.expect("stored").block_ids[0];
+        let (id, to) = node(&stage);
+        let slot = NodeSlot { node: id, kind: SlotKind::Site, keeps_pace: true };
+        actor.link.grant(to, Permit::new(slot, || {}));
+        actor.link.node_lost(id, block_id, 1);
+        let wait = std::time::Duration::from_secs(20);
+        let polled = actor.link.poll(PollOptions { worker: None, max: 1, wait, auto_ack: false, holds: None });
+        assert_eq!(polled.wait().await.expect("given up").blocks.len(), 1);
+        assert!(stage.recording.names().contains(&"SendBlock".to_owned()), "the node may work on it");
+        let (now, right_ms) = (Timestamp::steady(), stage.context.sites.right_ms as i64);
+        let taken = |at: Timestamp| {
+            stage.context.sites.board().take("example.org", Pace::default(), Identity::random(), at.plus_ms(1_000), at).is_ok()
+        };
+        assert_eq!((taken(now), taken(now.plus_ms(right_ms - 1_000))), (false, false));
+        assert!(
+            stage.context.sites.board().view("example.org", now.plus_ms(2 * right_ms)).is_some_and(|view| view.run.is_none()),
+            "it is over"
+        );
+    });
+}
+
+#[test]
+fn a_block_run_that_waits_dispatches_nothing() {
+    let later = |run: &mut Run| run.not_before = Some(Timestamp::now().plus_ms(10_000));
+    on_stage(JobKind::Block, later, async |stage: Stage| {
+        stage.context.dispatcher.0.set(stage.recording.link(ChildKey::Dispatcher));
+        let (actor, worker) = block_run(&stage, None).await;
+        assert_eq!(pushed(&actor).wait().await.map(|pushed| pushed.accepted), Ok(1));
+        actor.link.worker_continues(worker);
+        actor.link.reannounce();
+        let run = actor.link.set_paused(false).wait().await.expect("it lives");
+        assert_eq!((run.state, run.worker_id, stage.stored().await.state), (RunState::Pending, None, RunState::Pending));
+        assert_eq!(stage.recording.names(), ["RunReady"], "only the answer to the new dispatcher: no block");
+    });
+}
+
+#[test]
+fn a_heartbeat_reaches_a_run_whose_block_did_not_reach_the_actor_of_the_node() {
+    on_stage(
+        JobKind::Block,
+        |_| {},
+        async |stage: Stage| {
+            let (key, identity) = (ChildKey::Run(JobKind::Block, stage.identity), stage.identity);
+            stage.context.addresses.runs.put(identity, RunLink(stage.recording.link(key)));
+            let id = NodeId::random();
+            let facts = NodeFacts {
+                node_id: id,
+                name: None,
+                node_type: "Console".into(),
+                ip_address: "10.0.0.1".into(),
+                processor_count: 1,
+                group: String::new(),
+                operating_system: "linux".into(),
+                memory: 1,
+                max_process_count: 1,
+                max_sites: None,
+                max_programs: None,
+            };
+            let mut involved = Involved::new(&stage.context.addresses, identity);
+            involved.add_node(id);
+            let record = stage.context.store.write(UpsertNode { facts, by: None, now: Timestamp::now() }).await.expect("stored");
+            let (kind, name) = ChildKey::Node(id).names();
+            let guard = ExitGuard::new(Stats::new(kind, name, None), ChildKey::Node(id), 1, |_| {});
+            let actor = NodeActor::new(guard, stage.context.clone(), record, None).start();
+            let heartbeat = Heartbeat { holding: Some(Vec::new()), ..Heartbeat::default() };
+            actor.send(NodeHeartbeat(heartbeat)).await.expect("handled");
+            assert_eq!(stage.recording.names(), ["NodeHolds"]);
+        },
+    );
 }
