@@ -144,6 +144,7 @@ impl Registry {
             this.context.addresses.building.remove(identity);
             this.context.fleet.release_all(identity);
             this.context.allocator.withdraw((identity, 0));
+            this.context.sites.run_gone(identity);
             this.leave(key);
             for reply in this.awaited_runs.remove(&identity).unwrap_or_default() {
                 reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));

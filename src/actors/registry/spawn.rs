@@ -178,6 +178,7 @@ impl Registry {
                 Ok(None) => {
                     // Its last actor crashed after the end was on disk.
                     this.context.addresses.building.remove(identity);
+                    this.context.sites.run_gone(identity);
                     this.leave_run(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));

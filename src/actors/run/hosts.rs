@@ -88,7 +88,7 @@ impl RunActor {
         }
         hosts.remove(&name);
         let names: Vec<_> = [Arc::clone(&name)].into_iter().chain(hosts.iter().cloned()).collect();
-        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
+        let until = self.turn_until(now);
         let mut board = self.context.sites.board();
         if names.iter().any(|name| board.held_by_hand(name, now).is_some()) || !board.renew(&names, self.identity(), until, now) {
             return false;
@@ -143,7 +143,7 @@ impl RunActor {
         if hosts.is_empty() || pace == Pace::FREE {
             return Ok(granted);
         }
-        let (identity, until) = (self.identity(), now.plus_ms(self.kind.frontier.settings().lease as i64));
+        let (identity, until) = (self.identity(), self.turn_until(now));
         let has = self.names_of_turn(site);
         let more: Vec<_> = hosts.into_iter().filter(|host| !has.contains(host)).collect();
         let taken = self.context.sites.board().take_more(&has, &more, pace, (identity, until), now);

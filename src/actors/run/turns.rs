@@ -170,9 +170,14 @@ impl RunActor {
         ready
     }
 
+    /// When a turn ends that is not renewed: after the lease, its node may continue for as long as its right lasts.
+    pub(super) fn turn_until(&self, now: Timestamp) -> Timestamp {
+        now.plus_ms(self.kind.frontier.settings().lease as i64).plus_ms(self.context.sites.right_ms as i64)
+    }
+
     /// Takes a turn at the first free site.
     fn take_turn(&mut self, node: NodeId, now: Timestamp, ctx: &mut Context<Self>) -> Option<(SiteNo, Granted)> {
-        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
+        let until = self.turn_until(now);
         for _ in 0..MOST_ASKED {
             let site = self.kind.frontier.next_site(node, now)?;
             if !self.find_turn_name(site, now, ctx) {
@@ -423,7 +428,7 @@ impl RunActor {
     /// The lease of a block was renewed, so its turn is, too.
     pub(super) fn renew_turn(&mut self, seq: Seq, now: Timestamp) {
         if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site)) {
-            let (names, until) = (self.names_of_turn(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+            let (names, until) = (self.names_of_turn(site), self.turn_until(now));
             self.context.sites.board().renew(&names, self.identity(), until, now);
         }
     }
