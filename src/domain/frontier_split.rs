@@ -69,9 +69,9 @@ impl Frontier {
         }
     }
 
-    /// A node had a waiting block in this attempt and has to drop it: the attempt counts as lost, because the node may have sent some of its
-    /// requests. Returns the lost attempts of the block, unless this one was known.
-    pub fn drop_waiting(&mut self, seq: Seq, attempt: u32) -> Option<u32> {
+    /// A node had a waiting block in this attempt, perhaps since before a restart, and is lost or has to drop it: the attempt counts as lost,
+    /// because the node may have sent some of its requests. Returns the lost attempts of the block, unless this one was known.
+    pub fn note_loss(&mut self, seq: Seq, attempt: u32) -> Option<u32> {
         let waits = matches!(self.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
         if !waits || attempt <= self.attempts_of(seq) {
             return None;
@@ -131,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_drops_a_waiting_block_may_have_sent_its_requests() {
+    fn a_node_that_had_a_waiting_block_may_have_sent_its_requests() {
         let mut frontier = restored(1);
-        assert_eq!((frontier.drop_waiting(0, 1), frontier.drop_waiting(0, 4), frontier.drop_waiting(0, 4)), (None, Some(2), None));
+        assert_eq!((frontier.note_loss(0, 1), frontier.note_loss(0, 4), frontier.note_loss(0, 4)), (None, Some(2), None));
         let (_, lease) = frontier.lease(node(2), T).expect("it waits");
-        assert_eq!((lease.attempt, frontier.losses(0, 4), frontier.drop_waiting(0, 9)), (5, 2, None));
+        assert_eq!((lease.attempt, frontier.losses(0, 4), frontier.note_loss(0, 9)), (5, 2, None));
         assert!(frontier.is_last_attempt(0, Some(5)) && frontier.is_last_attempt(0, None) && !frontier.is_last_attempt(0, Some(4)));
     }
 }

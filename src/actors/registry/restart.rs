@@ -123,7 +123,7 @@ impl Registry {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
             ChildKey::Run(_, identity) => self.close_run(key, identity, format!("its actor crashed too often, last error: {error}"), ctx),
-            ChildKey::Node(id) => self.forget_node(id),
+            ChildKey::Node(id) => self.forget_node(id, false),
             ChildKey::Worker(id) => self.forget_worker(id, Timestamp::steady()),
             ChildKey::Job(_) => self.leave(key),
         }
@@ -152,11 +152,11 @@ impl Registry {
         }));
     }
 
-    fn forget_node(&mut self, id: NodeId) {
+    fn forget_node(&mut self, id: NodeId, is_removed: bool) {
         self.context.addresses.nodes.remove(id);
         self.context.fleet.remove_node(id);
         self.context.addresses.node_owners.forget(id);
-        if let Some((sender, _)) = self.node_sessions.remove(&id) {
+        if let Some((sender, _)) = self.node_sessions.remove(&id).filter(|_| !is_removed) {
             // An open connection without an actor would get nothing more. The node connects again.
             sender.send(Frame::Close("the broker has given this connection up".to_owned()));
         }
@@ -252,9 +252,9 @@ impl Handler<ChildDied> for Registry {
 
 impl Handler<NodeLeft> for Registry {
     type Result = ();
-    fn handle(&mut self, NodeLeft(id): NodeLeft, _: &mut Self::Context) {
+    fn handle(&mut self, NodeLeft { id, is_removed }: NodeLeft, _: &mut Self::Context) {
         let _timed = self.timed("registry.node_left");
-        self.forget_node(id);
+        self.forget_node(id, is_removed);
     }
 }
 

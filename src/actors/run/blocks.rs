@@ -131,7 +131,7 @@ impl RunActor {
         } else {
             // A block whose results are being written is done as well, but its node still waits for the answer.
             to.block_done(block_id, attempt, self.kind.frontier.phase(seq) != Some(Phase::Reporting));
-            if let Some(losses) = self.kind.frontier.drop_waiting(seq, attempt).filter(|_| !self.lifecycle.is_ending()) {
+            if let Some(losses) = self.kind.frontier.note_loss(seq, attempt).filter(|_| !self.lifecycle.is_ending()) {
                 self.store_loss(seq, losses, node, "its node had to drop it", ctx);
             }
         }

@@ -30,7 +30,12 @@ impl RunActor {
             self.turn_over(site, wait_ms, ctx);
         }
         match lost {
-            None => {}
+            None => {
+                // It was dispatched by an earlier actor of the run.
+                if let Some(losses) = self.kind.frontier.note_loss(seq, attempt) {
+                    self.store_loss(seq, losses, node, why, ctx);
+                }
+            }
             Some(Lost::Retry(attempt)) => {
                 self.kind.cache.put_back(seq);
                 // After a restart, attempts that were given back are no longer known.
