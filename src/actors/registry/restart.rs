@@ -92,7 +92,8 @@ impl Registry {
         ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
             // It reconnected while its record was read.
             Ok(Some(_)) if this.context.addresses.nodes.get(id).is_some() => {}
-            Ok(Some(record)) => {
+            Ok(Some(mut record)) => {
+                (record.facts.max_sites, record.facts.max_programs) = this.node_limits.get(&id).copied().unwrap_or_default();
                 this.start_node(record);
                 // The new actor has lost the list of sent blocks; the runs send it again.
                 for run in this.runs_at_node(id) {
@@ -160,6 +161,7 @@ impl Registry {
             // An open connection without an actor would get nothing more. The node connects again.
             sender.send(Frame::Close("the broker has given this connection up".to_owned()));
         }
+        self.node_limits.remove(&id);
         self.leave(ChildKey::Node(id));
         // The actor notified the runs of the blocks it knew; only the run itself knows of a block on its way.
         for run in self.runs_at_node(id) {
