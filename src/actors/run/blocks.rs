@@ -18,7 +18,7 @@ use crate::domain::trace::{BlockLeft, block_span, block_traceparent};
 use crate::protocol::node::{Block, Reported};
 use crate::protocol::pack::Index;
 use crate::protocol::problem::Problem;
-use crate::store::{ReadPayloads, StoreResult};
+use crate::store::{Barrier, ReadPayloads, StoreResult};
 use actix::{Context, Handler};
 use bytes::Bytes;
 use futures_util::future::Either;
@@ -175,9 +175,7 @@ impl RunActor {
                 let detail = format!("{block_id} is not, or no longer, held by node {} in this attempt", index.node_id);
                 return reply.send(Err(Problem::conflict("late-report", detail)));
             }
-            ReportVerdict::Finished => {
-                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
-            }
+            ReportVerdict::Finished => return self.refuse_finished(seq, reply, ctx),
             ReportVerdict::Unknown => {
                 return reply.send(Err(Problem::not_found(format!("{block_id} is not a block of this run")).at("blockId")));
             }
@@ -189,7 +187,7 @@ impl RunActor {
         self.with_payload(seq, ctx, move |this, payload, ctx| {
             // Two reports of the same block may both have waited for the requests.
             if this.lifecycle.is_ending() || this.kind.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
-                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
+                return this.refuse_finished(seq, reply, ctx);
             }
             let node = index.node_id;
             if !this.context.store.has_room(pack.len()) {
@@ -218,6 +216,15 @@ impl RunActor {
                 }
             }
         });
+    }
+
+    /// Refuses a report of a block that has its results: its node forgets its own. If the results are not on disk yet, it must keep them until then.
+    fn refuse_finished(&mut self, seq: Seq, reply: Reply<Reported>, ctx: &mut Context<Self>) {
+        let problem = Problem::conflict("block-finished", format!("{} already has its results", self.block_id(seq)));
+        if self.kind.frontier.phase(seq) != Some(Phase::Reporting) {
+            return reply.send(Err(problem));
+        }
+        Self::then(ctx, self.context.store.write_unbounded(Barrier), move |_, (), _| reply.send(Err(problem)));
     }
 
     /// The last report of a block has arrived and is being written. `attempt`: that of the report.
