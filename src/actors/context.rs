@@ -378,9 +378,8 @@ impl BrokerContext {
         match run {
             None => Err(Problem::not_found(format!("there is no run {identity}"))),
             Some(run) if run.state.is_final() => Err(run_over(&run)),
-            // The run is queued and its actor has not been started yet.
-            Some(run) if run.queued => self.registry().start_run(identity).wait().await,
-            Some(_) => Err(Problem::busy("the run's actor is starting; retry later")),
+            // Its actor has not been started yet: the run is queued, or the actor of its job crashed after it had stored the run.
+            Some(_) => self.registry().start_run(identity).wait().await,
         }
     }
 

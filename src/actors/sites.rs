@@ -191,6 +191,12 @@ impl Sites {
         }
     }
 
+    /// A run has ended, and its actor could not give up its turns and fetches.
+    pub fn run_gone(&self, run: Identity) {
+        self.board().run_gone(run, Timestamp::steady());
+        self.end_fetch(None, run);
+    }
+
     /// The address of a host: `None` if it must be looked up, `Some(None)` if there is none.
     #[must_use]
     pub fn address(&self, host: &str, now: Timestamp) -> Option<Option<IpAddr>> {

@@ -277,8 +277,7 @@ impl Frontier {
         if !self.take_from_queue(seq) {
             return false;
         }
-        let attempts = self.attempts.entry(seq).or_insert(0);
-        *attempts = (*attempts).max(attempt);
+        self.note_attempt(seq, attempt);
         let until = now.plus_ms(self.settings.lease as i64);
         self.insert_lease(seq, Lease { node, attempt, since: now, is_sent: true, until, confirmed: true });
         true

@@ -395,7 +395,7 @@ proptest! {
                     if done == 0 {
                         frontier.given_back(seq);
                     } else {
-                        let rest = frontier.begin_rest(seq, frontier.site_of(seq));
+                        let rest = frontier.begin_rest(seq, frontier.site_of(seq), 0);
                         let back = disk.cut(seq, done);
                         disk.insert(&frontier, rest, Phase::Ready, back);
                         let block = &mut disk.blocks.get_mut(&seq).expect("stored").0;

@@ -42,7 +42,7 @@ impl Origin {
         Some(Self { is_https, host: url.host()?.to_owned(), port: url.port_or_known_default()? })
     }
 
-    /// The text before the path of a canonical URL, without user and password: another spelling of its origin.
+    /// The text before the path of a canonical URL, with a user and a password if it has them: another spelling of its origin.
     #[must_use]
     pub fn text_of(canonical_url: &str) -> &str {
         let authority = authority_of(canonical_url);

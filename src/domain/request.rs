@@ -102,7 +102,8 @@ pub fn unpack(text: &[u8]) -> Result<Vec<&RawValue>, String> {
 fn members(after_id: &str) -> &str {
     match after_id.strip_prefix(TRIES) {
         Some(rest) => rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(','),
-        None => after_id.trim_start_matches("\","),
+        // Once: the name of the first member may begin with a comma.
+        None => after_id.strip_prefix("\",").unwrap_or(after_id),
     }
 }
 
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn a_block_is_packed_again_with_the_tries_of_its_requests() {
         let id = Fingerprint([7; 12]);
-        let json = r#"{"url":"http://a/","tries":9}"#;
+        let json = r#"{",":1,"url":"http://a/","tries":9}"#;
         let batch = RequestBatch {
             text: Bytes::from_static(json.as_bytes()),
             requests: vec![NewRequest { id, span: 0..json.len() as u32, depth: 0, priority: 0, shape: Shape::default(), origin: 0 }],
@@ -154,7 +155,7 @@ mod tests {
         let mut text = text;
         for tries in [1, 12, 3] {
             text = repack(unpack(&text).expect("a block").into_iter().map(|request| (request, Some(tries))));
-            let expected = format!(r#"[{{"requestId":"{id}","tries":{tries},"url":"http://a/","tries":9}}]"#);
+            let expected = format!(r#"[{{"requestId":"{id}","tries":{tries},",":1,"url":"http://a/","tries":9}}]"#);
             assert_eq!(String::from_utf8_lossy(&text), expected);
             assert_eq!(unpack(&text).expect("a block").iter().map(|r| without_id(r.get())).collect::<Vec<_>>(), [Some(json.to_owned())]);
         }

@@ -314,7 +314,7 @@ impl Service {
         if let Some(node) = self.context.addresses.nodes.get(id) {
             node.command(ToNode::Leave { reason: "an operator removed the node".to_owned() });
             node.disconnect("an operator removed the node");
-            self.context.registry().node_left(id);
+            self.context.registry().node_removed(id);
         }
         self.context.addresses.node_names.remove(id);
         match self.context.store.write(DeleteNode(id)).await {

@@ -67,6 +67,8 @@ pub struct NewBlock {
     pub site: Option<Arc<str>>,
     /// The priority of its requests.
     pub priority: i8,
+    /// Attempts in which its requests were lost, in another block.
+    pub attempts: u32,
     /// Requests in it.
     pub requests: u32,
     /// Bytes of the requests before they were compressed.
@@ -363,7 +365,7 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
             .values((
                 block::key.eq(key),
                 block::state.eq(BlockState::Ready),
-                block::attempt.eq(0),
+                block::attempt.eq(new.attempts as i32),
                 block::requests.eq(new.requests as i32),
                 block::success.eq(0),
                 block::error.eq(0),

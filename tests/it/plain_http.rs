@@ -67,6 +67,31 @@ fn a_run_from_trigger_to_end() {
 
 /// Trap 1: what was answered to a heartbeat and lost on the way is answered again.
 #[test]
+fn blocks_that_do_not_fit_into_an_answer_are_not_acknowledged() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Large", &json!({ "BlockSize": "1" })).await;
+        let queue = format!("/requestqueue/{run}");
+        assert_eq!(api.post(&queue, &requests(0..4)).await.0, 200);
+        let node = id();
+        for _ in 0..4 {
+            let block = api.beat(&node, &json!({})).await;
+            let request_id = &block["requests"][0]["requestId"];
+            let results = json!([{ "requestId": request_id, "status": 200, "tries": 1, "time": 3, "text": "a".repeat(600_000) }]);
+            let report = json!({ "blockId": block["blockId"], "identity": run, "nodeId": node, "epoch": block["epoch"],
+                "attempt": block["attempt"], "results": results });
+            assert_eq!(api.post("/node/block", &report).await.0, 200);
+        }
+        for _ in 0..4 {
+            let (status, answer) = api.get(&format!("{queue}?wait=10&max=64&ack=auto")).await;
+            assert_eq!((status, answer["blocks"].as_array().map(Vec::len)), (200, Some(1)), "one fits into an answer");
+        }
+        assert_eq!(api.get(&format!("{queue}?max=64&ack=auto")).await.0, 204);
+    });
+}
+
+#[test]
 fn a_block_that_got_lost_on_the_way_comes_again() {
     journey(async {
         let broker = Broker::start(&[], "");

@@ -44,7 +44,9 @@ impl NodeActor {
     fn compare(&mut self, holding: &[Holding], received: Option<u64>) {
         let listed: HashSet<BlockId> = holding.iter().map(|block| block.block_id).collect();
         let nothing = NodeHolds { node: self.id(), blocks: Vec::new(), unlisted: Vec::new(), coming: Vec::new() };
-        let mut by_run: HashMap<Identity, NodeHolds> = HashMap::new();
+        // Also those whose blocks this actor does not have: their message may have gone to an earlier one.
+        let involved = self.context.addresses.runs_by_node.of(self.id());
+        let mut by_run: HashMap<Identity, NodeHolds> = involved.into_iter().map(|identity| (identity, nothing.clone())).collect();
         for (block_id, held) in &self.held {
             let run = by_run.entry(held.identity).or_insert_with(|| nothing.clone());
             match block_id.seq_in(held.identity).filter(|_| !listed.contains(block_id)) {

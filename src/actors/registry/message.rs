@@ -44,10 +44,15 @@ pub struct WorkerConnected {
     pub reply: Reply<WorkerHandle>,
 }
 
-/// From a node's actor: the node is lost or has left.
+/// From a node's actor: the node is lost or has left. From the service: it is removed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct NodeLeft(pub NodeId);
+pub struct NodeLeft {
+    /// The node.
+    pub id: NodeId,
+    /// Its actor still sends it an order, and closes its connection.
+    pub is_removed: bool,
+}
 
 /// From a worker's actor: the worker is lost or has left.
 #[derive(Debug, Message)]
@@ -157,7 +162,11 @@ impl RegistryHandle {
     }
     /// See [`NodeLeft`].
     pub fn node_left(&self, id: NodeId) {
-        self.0.tell(NodeLeft(id));
+        self.0.tell(NodeLeft { id, is_removed: false });
+    }
+    /// See [`NodeLeft`].
+    pub fn node_removed(&self, id: NodeId) {
+        self.0.tell(NodeLeft { id, is_removed: true });
     }
     /// See [`WorkerLeft`].
     pub fn worker_left(&self, id: WorkerId, last_message: Timestamp) {

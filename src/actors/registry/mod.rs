@@ -33,6 +33,8 @@ pub struct Registry {
     /// Sessions outlive their actors; a rebuilt actor needs its session.
     node_sessions: HashMap<NodeId, (SessionSender, bool)>,
     worker_sessions: HashMap<WorkerId, SessionSender>,
+    /// The limits for sites and programs that nodes sent when they connected. They are not stored.
+    node_limits: HashMap<NodeId, (Option<u32>, Option<u32>)>,
     /// Workers that the allocator has.
     watching: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
@@ -64,6 +66,7 @@ impl Registry {
                 generation: 0,
                 node_sessions: HashMap::new(),
                 worker_sessions: HashMap::new(),
+                node_limits: HashMap::new(),
                 watching: HashSet::new(),
                 awaited_runs: HashMap::new(),
             };

@@ -92,7 +92,8 @@ impl Registry {
         ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
             // It reconnected while its record was read.
             Ok(Some(_)) if this.context.addresses.nodes.get(id).is_some() => {}
-            Ok(Some(record)) => {
+            Ok(Some(mut record)) => {
+                (record.facts.max_sites, record.facts.max_programs) = this.node_limits.get(&id).copied().unwrap_or_default();
                 this.start_node(record);
                 // The new actor has lost the list of sent blocks; the runs send it again.
                 for run in this.runs_at_node(id) {
@@ -123,7 +124,7 @@ impl Registry {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
             ChildKey::Run(_, identity) => self.close_run(key, identity, format!("its actor crashed too often, last error: {error}"), ctx),
-            ChildKey::Node(id) => self.forget_node(id),
+            ChildKey::Node(id) => self.forget_node(id, false),
             ChildKey::Worker(id) => self.forget_worker(id, Timestamp::steady()),
             ChildKey::Job(_) => self.leave(key),
         }
@@ -144,6 +145,7 @@ impl Registry {
             this.context.addresses.building.remove(identity);
             this.context.fleet.release_all(identity);
             this.context.allocator.withdraw((identity, 0));
+            this.context.sites.run_gone(identity);
             this.leave(key);
             for reply in this.awaited_runs.remove(&identity).unwrap_or_default() {
                 reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
@@ -151,11 +153,15 @@ impl Registry {
         }));
     }
 
-    fn forget_node(&mut self, id: NodeId) {
+    fn forget_node(&mut self, id: NodeId, is_removed: bool) {
         self.context.addresses.nodes.remove(id);
         self.context.fleet.remove_node(id);
         self.context.addresses.node_owners.forget(id);
-        self.node_sessions.remove(&id);
+        if let Some((sender, _)) = self.node_sessions.remove(&id).filter(|_| !is_removed) {
+            // An open connection without an actor would get nothing more. The node connects again.
+            sender.send(Frame::Close("the broker has given this connection up".to_owned()));
+        }
+        self.node_limits.remove(&id);
         self.leave(ChildKey::Node(id));
         // The actor notified the runs of the blocks it knew; only the run itself knows of a block on its way.
         for run in self.runs_at_node(id) {
@@ -258,9 +264,9 @@ impl Handler<ChildDied> for Registry {
 
 impl Handler<NodeLeft> for Registry {
     type Result = ();
-    fn handle(&mut self, NodeLeft(id): NodeLeft, _: &mut Self::Context) {
+    fn handle(&mut self, NodeLeft { id, is_removed }: NodeLeft, _: &mut Self::Context) {
         let _timed = self.timed("registry.node_left");
-        self.forget_node(id);
+        self.forget_node(id, is_removed);
     }
 }
 

@@ -178,6 +178,7 @@ impl Registry {
                 Ok(None) => {
                     // Its last actor crashed after the end was on disk.
                     this.context.addresses.building.remove(identity);
+                    this.context.sites.run_gone(identity);
                     this.leave_run(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
@@ -260,12 +261,12 @@ impl Handler<NodeConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
         let _timed = self.timed("registry.node_connected");
-        // The limits for sites and programs come with each connection and are not stored.
-        let (max_sites, max_programs) = (m.facts.max_sites, m.facts.max_programs);
+        let limits = (m.facts.max_sites, m.facts.max_programs);
         let stored = self.context.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
         ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
             Ok(mut record) => {
-                (record.facts.max_sites, record.facts.max_programs) = (max_sites, max_programs);
+                (record.facts.max_sites, record.facts.max_programs) = limits;
+                this.node_limits.insert(record.facts.node_id, limits);
                 this.context.addresses.node_names.put(record.facts.node_id, record.facts.shown_name().into());
                 this.node_is_there(record, m.session, m.reply);
             }

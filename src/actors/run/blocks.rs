@@ -1,25 +1,27 @@
 //! Dispatches blocks to nodes and stores their results.
 
 use super::cache::{Finished, Payload};
-use super::parts::{Meaning, failed, meaning};
+use super::parts::{Meaning, meaning};
 use super::redirects::find_targets;
 use super::turns::Sink;
-use super::{AnswerPull, Grant, NodeEvent, NodeHolds, NodeLost, Report, RunActor};
+use super::{AnswerPull, Grant, NodeHolds, Report, RunActor};
 use crate::actors::node::{Holds, NodeHandle};
 use crate::actors::reply::Reply;
-use crate::domain::block::{Lease, Lost, Phase, ReportVerdict};
+use crate::domain::block::{Lease, Phase, ReportVerdict};
+use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::SlotKind;
 use crate::domain::redirect::Redirects;
 use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::{BlockLeft, block_span, block_traceparent};
-use crate::protocol::node::{Block, FetchErrorKind, Reported};
-use crate::protocol::pack::{self, Index};
+use crate::protocol::node::{Block, Reported};
+use crate::protocol::pack::Index;
 use crate::protocol::problem::Problem;
-use crate::store::{MarkRetry, ReadPayloads, StoreResult};
+use crate::store::{Barrier, ReadPayloads, StoreResult};
 use actix::{Context, Handler};
 use bytes::Bytes;
+use futures_util::future::Either;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -114,7 +116,7 @@ impl RunActor {
     }
 
     /// Answers a node that has a block: it keeps the block or drops it.
-    fn keep_or_drop(&mut self, (seq, attempt): (Seq, u32), node: NodeId, to: &NodeHandle, now: Timestamp) {
+    fn keep_or_drop(&mut self, (seq, attempt): (Seq, u32), node: NodeId, to: &NodeHandle, now: Timestamp, ctx: &mut Context<Self>) {
         let (identity, block_id) = (self.identity(), self.block_id(seq));
         let is_known =
             self.kind.frontier.lease_of(seq).is_some_and(|lease| lease.attempt == attempt) && self.kind.frontier.renew(seq, node, now);
@@ -129,6 +131,9 @@ impl RunActor {
         } else {
             // A block whose results are being written is done as well, but its node still waits for the answer.
             to.block_done(block_id, attempt, self.kind.frontier.phase(seq) != Some(Phase::Reporting));
+            if let Some(losses) = self.kind.frontier.note_loss(seq, attempt).filter(|_| !self.lifecycle.is_ending()) {
+                self.store_loss(seq, losses, node, "its node had to drop it", ctx);
+            }
         }
     }
 
@@ -147,68 +152,6 @@ impl RunActor {
         if !self.kind.frontier.has_leases(node) && self.probes_at(node).is_empty() {
             self.kind.involved.remove_node(node);
         }
-    }
-
-    /// A block is no longer at a node, and its results have not arrived.
-    pub(super) fn block_lost(&mut self, seq: Seq, node: NodeId, attempt: u32, why: &str, ctx: &mut Context<Self>) {
-        if self.lifecycle.is_ending() {
-            return; // nothing is written after the end
-        }
-        let lease = self.kind.frontier.lease_of(seq).copied();
-        let lost = self.kind.frontier.lost(seq, node, attempt);
-        if let Some(lease) = lease.filter(|_| lost.is_some()) {
-            self.trace_block(seq, &lease, Some(why));
-        }
-        self.note_leases_of(node);
-        if let Some(site) = self.kind.frontier.site_of(seq).filter(|_| lost.is_some()) {
-            // Its node may continue for as long as its right lasts.
-            let wait_ms = self.wait_after_loss(site);
-            self.turn_over(site, wait_ms, ctx);
-        }
-        match lost {
-            None => {}
-            Some(Lost::Retry(attempt)) => {
-                if let Some(payload) = self.kind.cache.take_leased(seq) {
-                    self.kind.cache.put_ready(seq, payload);
-                }
-                // After a restart, attempts that were given back are no longer known.
-                let (no, epoch, attempt) = (self.run.no, self.epoch, self.kind.frontier.losses(seq, attempt));
-                let write = MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
-                Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
-                self.announce(ctx);
-            }
-            Some(Lost::Exhausted(attempts)) => {
-                let exception = format!("given up after {attempts} attempts: {why}");
-                log::error!("block given up block_id={}: {exception}", self.block_id(seq));
-                self.with_payload(seq, ctx, move |this, payload, ctx| {
-                    this.give_up(seq, node, attempt, &payload, (FetchErrorKind::NodeLost, exception), ctx)
-                });
-            }
-        }
-    }
-
-    /// The broker itself reports a block, because no node could.
-    pub(super) fn give_up(
-        &mut self,
-        seq: Seq,
-        node: NodeId,
-        attempt: u32,
-        payload: &Payload,
-        (kind, exception): (FetchErrorKind, String),
-        ctx: &mut Context<Self>,
-    ) {
-        if self.lifecycle.is_ending() {
-            return; // the run ended during the read of the requests
-        }
-        let index = Index {
-            epoch: Some(self.epoch),
-            attempt: Some(attempt),
-            exception: Some(exception.clone()),
-            results: payload.prints.iter().map(|print| failed(*print, kind, &exception)).collect(),
-            ..Index::new(self.block_id(seq), self.identity(), node)
-        };
-        let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
-        self.store_report(seq, index, pack, payload.clone(), None, ctx);
     }
 
     fn report(&mut self, Report { mut index, pack, opened, reply }: Report, ctx: &mut Context<Self>) {
@@ -232,9 +175,7 @@ impl RunActor {
                 let detail = format!("{block_id} is not, or no longer, held by node {} in this attempt", index.node_id);
                 return reply.send(Err(Problem::conflict("late-report", detail)));
             }
-            ReportVerdict::Finished => {
-                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
-            }
+            ReportVerdict::Finished => return self.refuse_finished(seq, reply, ctx),
             ReportVerdict::Unknown => {
                 return reply.send(Err(Problem::not_found(format!("{block_id} is not a block of this run")).at("blockId")));
             }
@@ -246,7 +187,7 @@ impl RunActor {
         self.with_payload(seq, ctx, move |this, payload, ctx| {
             // Two reports of the same block may both have waited for the requests.
             if this.lifecycle.is_ending() || this.kind.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
-                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
+                return this.refuse_finished(seq, reply, ctx);
             }
             let node = index.node_id;
             if !this.context.store.has_room(pack.len()) {
@@ -277,22 +218,25 @@ impl RunActor {
         });
     }
 
-    /// A node drops a block whose report is rejected permanently. Sent again to this node, the block would fail in the same way
-    /// forever. So it counts as a lost attempt, and another node may succeed.
-    fn refused(&mut self, seq: Seq, node: NodeId, problem: &Problem, ctx: &mut Context<Self>) {
-        let Some(lease) = self.kind.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
-        if let Some(to) = self.context.addresses.nodes.get(node) {
-            to.block_done(self.block_id(seq), lease.attempt, false);
+    /// Refuses a report of a block that has its results: its node forgets its own. If the results are not on disk yet, it must keep them until then.
+    fn refuse_finished(&mut self, seq: Seq, reply: Reply<Reported>, ctx: &mut Context<Self>) {
+        let problem = Problem::conflict("block-finished", format!("{} already has its results", self.block_id(seq)));
+        if self.kind.frontier.phase(seq) != Some(Phase::Reporting) {
+            return reply.send(Err(problem));
         }
-        self.block_lost(seq, node, lease.attempt, &format!("its report was rejected: {}", problem.detail), ctx);
+        Self::then(ctx, self.context.store.write_unbounded(Barrier), move |_, (), _| reply.send(Err(problem)));
     }
 
-    /// The last report of a block has arrived and is being written.
-    pub(super) fn leaves_node(&mut self, seq: Seq, ctx: &mut Context<Self>) {
+    /// The last report of a block has arrived and is being written. `attempt`: that of the report.
+    pub(super) fn leaves_node(&mut self, seq: Seq, attempt: Option<u32>, ctx: &mut Context<Self>) {
+        // The node of a block that is given up may continue, so the site stays closed for that time.
+        let is_given_up = self.kind.frontier.phase(seq) == Some(Phase::Reporting);
         let lease = self.kind.frontier.begin_report(seq);
         self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());
-        // An earlier actor of the run may have begun the turn.
-        if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_out(*site) && !self.is_probed(*site)) {
+        if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_out(*site) && !self.is_probed(*site))
+            && !is_given_up
+            && (lease.is_some() || self.is_end_of_turn(seq, site, attempt))
+        {
             self.turn_over(site, 0, ctx);
         }
         if let Some(lease) = lease {
@@ -306,13 +250,19 @@ impl RunActor {
         self.kind.cache.take_leased(seq);
     }
 
+    /// Whether the report of a block without a lease ends the turn at its site: an earlier actor of the run began the turn, or the node
+    /// counted as lost. After a later attempt, or if another host has the turn of the address, another node may send requests now.
+    fn is_end_of_turn(&self, seq: Seq, site: SiteNo, attempt: Option<u32>) -> bool {
+        self.kind.frontier.is_last_attempt(seq, attempt) && !self.is_taken_by_another_host(site, &self.turn_name(site))
+    }
+
     /// Whether a block gets a span: it is among the first.
     fn is_traced(&self, seq: Seq) -> bool {
         self.context.telemetry.is_on() && seq < MOST_TRACED
     }
 
     /// A block has left its node: its span is sent.
-    fn trace_block(&mut self, seq: Seq, lease: &Lease, lost: Option<&str>) {
+    pub(super) fn trace_block(&mut self, seq: Seq, lease: &Lease, lost: Option<&str>) {
         if !self.is_traced(seq) {
             return;
         }
@@ -335,7 +285,7 @@ impl RunActor {
         reply: Option<Reply<Reported>>,
         ctx: &mut Context<Self>,
     ) {
-        self.leaves_node(seq, ctx);
+        self.leaves_node(seq, index.attempt, ctx);
         let (pack, targets) = match self.with_targets(&mut index, pack, &payload) {
             Ok(done) => done,
             Err(problem) => {
@@ -345,7 +295,10 @@ impl RunActor {
         };
         let write = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error, bytes) = (write.success, write.error, write.bytes);
-        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
+        // No caller could repeat a report of the broker itself.
+        let store = &self.context.store;
+        let write = if reply.is_some() { Either::Left(store.write(write)) } else { Either::Right(store.write_unbounded(write)) };
+        Self::then(ctx, write, move |this, (), ctx| {
             this.kind.frontier.reported(seq, success, error);
             this.kind.frontier.count_bytes(bytes);
             this.kind.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
@@ -410,31 +363,31 @@ impl Handler<NodeHolds> for RunActor {
                 continue;
             }
             if !self.lacks_hosts(*seq) {
-                self.keep_or_drop((*seq, *attempt), node, &to, now);
+                self.keep_or_drop((*seq, *attempt), node, &to, now, ctx);
                 continue;
             }
             let (seq, attempt, to) = (*seq, *attempt, to.clone());
-            self.with_payload(seq, ctx, move |this, payload, _| {
+            self.with_payload(seq, ctx, move |this, payload, ctx| {
                 if this.is_waiting(seq) {
                     this.kind.cache.put_leased(seq, payload);
                 }
-                this.keep_or_drop((seq, attempt), node, &to, Timestamp::steady());
-                if this.is_waiting(seq)
-                    && let Some(payload) = this.kind.cache.take_leased(seq)
-                {
-                    this.kind.cache.put_ready(seq, payload);
+                this.keep_or_drop((seq, attempt), node, &to, Timestamp::steady(), ctx);
+                if this.is_waiting(seq) {
+                    this.kind.cache.put_back(seq);
                 }
             });
         }
-        for (seq, attempt) in unlisted {
-            if self.is_probe(seq, node) {
-                if self.has_probe_missed(seq, now) {
-                    self.probe_lost(seq, ctx);
-                }
-                continue;
+        for seq in self.probes_at(node) {
+            let is_there = blocks.iter().any(|(other, _)| *other == seq) || coming.contains(&seq);
+            if !is_there && self.has_probe_missed(seq, now) {
+                self.probe_lost(seq, ctx);
             }
+        }
+        for (seq, attempt) in unlisted {
             // Dispatched by an earlier actor of this run and not at the node; only this frees its permit.
-            if self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
+            if !self.is_probe(seq, node)
+                && self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt)
+            {
                 to.block_done(self.block_id(seq), attempt, false);
             }
         }
@@ -461,40 +414,5 @@ impl Handler<NodeHolds> for RunActor {
             self.send_again(seq, to.clone(), ctx);
         }
         self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());
-    }
-}
-
-impl Handler<NodeLost> for RunActor {
-    type Result = ();
-    fn handle(&mut self, m: NodeLost, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("run.node_lost");
-        let Some(seq) = m.block_id.seq_in(self.identity()) else { return };
-        if self.is_probe(seq, m.node) {
-            return self.probe_lost(seq, ctx);
-        }
-        self.block_lost(seq, m.node, m.attempt, "its node was lost", ctx);
-    }
-}
-
-impl Handler<NodeEvent> for RunActor {
-    type Result = ();
-    fn handle(&mut self, event: NodeEvent, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("run.node_news");
-        let (node, is_given_up) = match event {
-            NodeEvent::Restarted(node) => (node, false),
-            NodeEvent::GivenUp(node) => (node, true),
-        };
-        let leases: Vec<(Seq, u32)> =
-            self.kind.frontier.leases_of_node(node).filter(|(_, l)| is_given_up || l.is_sent).map(|(seq, l)| (seq, l.attempt)).collect();
-        for seq in self.probes_at(node) {
-            self.probe_lost(seq, ctx);
-        }
-        let to = self.context.addresses.nodes.get(node);
-        for (seq, attempt) in leases {
-            match &to {
-                Some(to) if !is_given_up => self.send_again(seq, to.clone(), ctx),
-                _ => self.block_lost(seq, node, attempt, "its node was lost", ctx),
-            }
-        }
     }
 }

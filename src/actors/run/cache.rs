@@ -50,6 +50,15 @@ impl Cache {
         }
     }
 
+    /// Keeps the requests of a block that comes back from its node, also beyond the limit: until a split of the block is committed, the store
+    /// still has the requests that have results.
+    pub fn put_back(&mut self, seq: Seq) {
+        let Some(payload) = self.leased.remove(&seq) else { return };
+        self.take_ready(seq);
+        self.ready_bytes += payload.requests.len() + payload.prints.len() * Fingerprint::LEN;
+        self.ready.insert(seq, payload);
+    }
+
     pub fn has_ready(&self, seq: Seq) -> bool {
         self.ready.contains_key(&seq)
     }
@@ -104,6 +113,22 @@ mod tests {
         cache.put_ready(1, payload.clone());
         cache.put_ready(2, payload);
         assert!(cache.take_ready(1).is_some() && cache.take_ready(2).is_some());
+        assert_eq!(cache.ready_bytes, 0);
+    }
+
+    #[test]
+    fn a_block_that_comes_back_is_kept_beyond_the_limit() {
+        let mut cache = Cache::default();
+        let payload = |raw_length| Payload { requests: Bytes::from(vec![0; READY_BYTES]), raw_length, prints: Arc::new([]) };
+        cache.put_ready(1, payload(1));
+        cache.put_ready(2, payload(2));
+        assert!(!cache.has_ready(2), "it does not fit");
+        cache.put_leased(2, payload(3));
+        cache.put_back(2);
+        // Another read of the store has an older version of its requests.
+        cache.put_ready(2, payload(2));
+        assert_eq!(cache.take_ready(2).map(|payload| payload.raw_length), Some(3));
+        assert!(cache.leased(2).is_none() && cache.take_ready(1).is_some());
         assert_eq!(cache.ready_bytes, 0);
     }
 }

@@ -103,7 +103,8 @@ impl RunActor {
             self.kind.frontier.begin_ack(*seq);
         }
         let write = Ack { no: self.run.no, epoch: self.epoch, seqs: seqs.clone(), push: Vec::new(), now: Timestamp::now() };
-        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
+        // As busy it would end the actor: the blocks are taken out of the queue already.
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             for seq in seqs {
                 this.kind.frontier.acked(seq);
             }

@@ -127,7 +127,9 @@ impl RunActor {
                 (payload, None)
             } else {
                 let [discarded, rest] = payload.cut([&out, &others], &HashMap::new())?;
-                (discarded, Some((self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq)), rest)))
+                let frontier = &mut self.kind.frontier;
+                let lost = frontier.losses(seq, frontier.attempts_of(seq));
+                (discarded, Some((frontier.begin_rest(seq, frontier.site_of(seq), lost), rest)))
             };
             let entry = |print: &Fingerprint| final_entry(failed(*print, FetchErrorKind::Discarded, &order.why));
             let results = discarded.prints.iter().map(entry).collect();

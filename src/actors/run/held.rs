@@ -76,7 +76,8 @@ impl RunActor {
             Err(problem) => return self.die(&problem.detail, ctx),
         };
         self.kind.frontier.set_waiting(site);
-        let rest = self.kind.frontier.begin_rest(seq, Some(site));
+        // The present attempt has sent nothing.
+        let rest = self.kind.frontier.begin_rest(seq, Some(site), self.kind.frontier.other_losses(seq, None));
         self.kind.cache.put_leased(seq, stays.clone());
         let write = self.split((seq, &stays), Some((rest, &held)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
@@ -168,10 +169,13 @@ impl Handler<SiteHeld> for RunActor {
         let leases: Vec<_> = self.kind.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
         for (seq, lease, site) in leases {
             // Results that the node has reported stay; the other requests are downloaded after the hold.
-            self.kind.frontier.recall(seq);
-            if let Some(payload) = self.kind.cache.take_leased(seq) {
-                self.kind.cache.put_ready(seq, payload);
+            if lease.is_sent {
+                self.kind.frontier.recall(seq);
+                self.store_loss(seq, self.kind.frontier.losses(seq, lease.attempt), lease.node, "its site is held", ctx);
+            } else {
+                self.kind.frontier.put_back(seq);
             }
+            self.kind.cache.put_back(seq);
             self.note_leases_of(lease.node);
             if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);

@@ -78,14 +78,17 @@ impl RunActor {
     /// A node has a block that waits here: the run takes the turns that it needs. Returns false if it cannot.
     pub(super) fn adopt_turn(&mut self, site: SiteNo, seq: Seq, now: Timestamp) -> bool {
         // After a restart the address is not known: the node drops the block.
-        if self.lacks_address(site) || self.kind.frontier.is_out(site) {
+        if self.lacks_address(site) || self.kind.frontier.is_out(site) || self.is_probed(site) {
             return false;
         }
         let Some(mut hosts) = self.hosts_to_adopt(site, seq) else { return false };
         let name = self.turn_name(site);
+        if self.is_taken_by_another_host(site, &name) {
+            return false; // the board does not distinguish two hosts of one run
+        }
         hosts.remove(&name);
         let names: Vec<_> = [Arc::clone(&name)].into_iter().chain(hosts.iter().cloned()).collect();
-        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
+        let until = self.turn_until(now);
         let mut board = self.context.sites.board();
         if names.iter().any(|name| board.held_by_hand(name, now).is_some()) || !board.renew(&names, self.identity(), until, now) {
             return false;
@@ -140,7 +143,7 @@ impl RunActor {
         if hosts.is_empty() || pace == Pace::FREE {
             return Ok(granted);
         }
-        let (identity, until) = (self.identity(), now.plus_ms(self.kind.frontier.settings().lease as i64));
+        let (identity, until) = (self.identity(), self.turn_until(now));
         let has = self.names_of_turn(site);
         let more: Vec<_> = hosts.into_iter().filter(|host| !has.contains(host)).collect();
         let taken = self.context.sites.board().take_more(&has, &more, pace, (identity, until), now);

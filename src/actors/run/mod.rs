@@ -16,6 +16,7 @@ mod first_requests;
 mod held;
 mod hosts;
 mod learned;
+mod lost;
 mod message;
 mod opened;
 mod outcomes;
@@ -202,7 +203,8 @@ impl RunActor {
     }
 
     fn set_state(&mut self, state: RunState, ctx: &mut Context<Self>) {
-        if self.run.state == state || self.lifecycle.is_ending() {
+        // A run that waits may get requests already: its attempt begins when a worker gets the order to start.
+        if self.run.state == state || self.lifecycle.is_ending() || self.kind.waits {
             return;
         }
         if state == RunState::Running {

@@ -20,7 +20,8 @@ impl RunActor {
         if let Some(known) = self.kind.turns.origins.get(origin) {
             return *known;
         }
-        let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.context.sites.rules));
+        let url = Url::parse(origin).ok();
+        let named = url.as_ref().and_then(|url| self.run.queue.sites.site(url, &self.context.sites.rules));
         let mut site = named.map(|named| {
             let no = self.kind.frontier.site_number(&named.name);
             // The hosts of a domain may have different rules: the slowest counts.
@@ -30,8 +31,9 @@ impl RunActor {
             no
         });
         if site.is_none() && self.kind.frontier.settings().max_per_site.is_some() {
-            // Its requests are counted, but need no turn.
-            let no = self.kind.frontier.site_number(origin);
+            // Its requests are counted, but need no turn. Without a user and a password, the name is that of its holds.
+            let name = url.map_or_else(|| origin.to_owned(), |url| url.origin().ascii_serialization());
+            let no = self.kind.frontier.site_number(&name);
             self.kind.turns.paces.insert(no, Pace::FREE);
             self.kind.frontier.set_free(no);
             site = Some(no);

@@ -169,7 +169,7 @@ impl RunActor {
         reply: Reply<Reported>,
         ctx: &mut Context<Self>,
     ) {
-        self.leaves_node(seq, ctx);
+        self.leaves_node(seq, index.attempt, ctx);
         let avoided = self.is_for_another(&index).then_some(index.node_id);
         if index.results.is_empty() {
             let write = self.split((seq, &back), None, None);
@@ -189,7 +189,8 @@ impl RunActor {
                 return self.die("the targets of redirects could not be packed", ctx);
             }
         };
-        let rest = self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq));
+        let lost = self.kind.frontier.other_losses(seq, index.attempt);
+        let rest = self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq), lost);
         let result = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error, bytes) = (result.success, result.error, result.bytes);
         let write = self.split((seq, &done), Some((rest, &back)), Some(result));
@@ -210,9 +211,9 @@ impl RunActor {
 
     /// Caches the requests of a block that waits or is at a node.
     fn keep(&mut self, seq: Seq, payload: Payload) {
-        match self.kind.frontier.phase(seq) {
-            Some(Phase::Using) => self.kind.cache.put_leased(seq, payload),
-            _ => self.kind.cache.put_ready(seq, payload),
+        self.kind.cache.put_leased(seq, payload);
+        if self.kind.frontier.phase(seq) != Some(Phase::Using) {
+            self.kind.cache.put_back(seq);
         }
     }
 

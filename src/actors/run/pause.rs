@@ -11,9 +11,9 @@ impl RunActor {
         self.run.rules.paused_at.is_some()
     }
 
-    /// Whether it is paused, or has downloaded as many bytes as it may.
+    /// Whether it waits for its beginning, is paused, or has downloaded as many bytes as it may.
     pub(super) fn dispatches_nothing(&self) -> bool {
-        self.is_paused() || self.kind.frontier.over_bytes().is_some()
+        self.kind.waits || self.is_paused() || self.kind.frontier.over_bytes().is_some()
     }
 
     /// The blocks, and the sites with a free turn, that nodes could receive now.

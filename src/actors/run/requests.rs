@@ -60,6 +60,7 @@ impl RunActor {
             seq,
             site: self.site_name_of(seq),
             priority: self.kind.frontier.priority_of(seq),
+            attempts: self.kind.frontier.attempts_of(seq),
             requests: payload.prints.len() as u32,
             raw_length: payload.raw_length,
             payload: payload.requests.clone(),

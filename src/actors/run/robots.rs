@@ -224,7 +224,7 @@ impl RunActor {
         if self.is_taken_by_another_host(target, &name) {
             return Err(now.plus_ms(TARGET_AGAIN_MS));
         }
-        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
+        let until = self.turn_until(now);
         let taken = self.context.sites.board().take(&name, pace, self.identity(), until, now);
         let taken = taken.and_then(|granted| {
             let of_host = self.take_hosts(target, self.host_to_take(url), granted, now);

@@ -170,9 +170,14 @@ impl RunActor {
         ready
     }
 
+    /// When a turn ends that is not renewed: after the lease, its node may continue for as long as its right lasts.
+    pub(super) fn turn_until(&self, now: Timestamp) -> Timestamp {
+        now.plus_ms(self.kind.frontier.settings().lease as i64).plus_ms(self.context.sites.right_ms as i64)
+    }
+
     /// Takes a turn at the first free site.
     fn take_turn(&mut self, node: NodeId, now: Timestamp, ctx: &mut Context<Self>) -> Option<(SiteNo, Granted)> {
-        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
+        let until = self.turn_until(now);
         for _ in 0..MOST_ASKED {
             let site = self.kind.frontier.next_site(node, now)?;
             if !self.find_turn_name(site, now, ctx) {
@@ -288,9 +293,7 @@ impl RunActor {
         if let Some(lease) = self.kind.frontier.put_back(seq) {
             self.note_leases_of(lease.node);
         }
-        if let Some(payload) = self.kind.cache.take_leased(seq) {
-            self.kind.cache.put_ready(seq, payload);
-        }
+        self.kind.cache.put_back(seq);
     }
 
     /// The verdict of robots.txt on the requests of a block, and the longest delay that it requires.
@@ -390,7 +393,8 @@ impl RunActor {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        let rest = self.kind.frontier.begin_rest(seq, Some(site));
+        // The present attempt has sent nothing.
+        let rest = self.kind.frontier.begin_rest(seq, Some(site), self.kind.frontier.other_losses(seq, None));
         self.kind.cache.put_leased(seq, first.clone());
         let write = self.split((seq, &first), Some((rest, &others)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
@@ -424,7 +428,7 @@ impl RunActor {
     /// The lease of a block was renewed, so its turn is, too.
     pub(super) fn renew_turn(&mut self, seq: Seq, now: Timestamp) {
         if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site)) {
-            let (names, until) = (self.names_of_turn(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+            let (names, until) = (self.names_of_turn(site), self.turn_until(now));
             self.context.sites.board().renew(&names, self.identity(), until, now);
         }
     }

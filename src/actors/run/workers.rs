@@ -132,13 +132,18 @@ impl Handler<WorkerEvent> for RunActor {
                 }
             }
             WorkerEvent::Found(choice) => self.found(choice, ctx),
+            // The next attempt begins later, with an order to start.
+            WorkerEvent::Continues(_) if self.kind.waits => {}
             WorkerEvent::Continues(id) => {
                 // The worker kept the run during a reconnect, or during a restart of the broker. If another worker was started in
                 // the meantime, both may continue: a block is delivered to one of them and acknowledged once.
                 if self.kind.worker.is_none() {
-                    self.kind.worker = Some(id);
+                    // If the worker is lost at this moment, the run is notified, or the worker has no address any more.
                     self.kind.involved.add_worker(id);
-                    self.run.reason = None;
+                    if self.context.addresses.workers.get(id).is_some() {
+                        self.kind.worker = Some(id);
+                        self.run.reason = None;
+                    }
                 }
                 if !self.kind.frontier.start_returned() && self.kind.worker == Some(id) {
                     self.send_start(id);

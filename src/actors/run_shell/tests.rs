@@ -1,27 +1,36 @@
 //! The orders of the messages and writes of a run. Its ports record: no other actor runs.
 
+mod block_runs;
+
 use super::{AtWork, Control, Ctx, Kind, RunLink, RunShell};
 use crate::actors::brokers::{Brokers, Role};
 use crate::actors::context::{BrokerContext, Times};
+use crate::actors::involved::Involved;
+use crate::actors::node::{NodeActor, NodeHandle, NodeHeartbeat};
 use crate::actors::placement::allocator::ReleaseSlot;
-use crate::actors::placement::{Permit, WorkerSlot};
+use crate::actors::placement::{NodeSlot, Permit, WorkerSlot};
 use crate::actors::registry::RegistryHandle;
 use crate::actors::reply::{Answer, reply};
-use crate::actors::run::{Blocks, Choice, StoredBlocks};
+use crate::actors::run::{Blocks, Choice, PollOptions, StoredBlocks};
 use crate::actors::supervision::{ChildKey, ExitGuard, Link, Recording, Stats};
 use crate::actors::task::{Task, TaskEvent};
 use crate::actors::worker::{WorkerActor, WorkerHandle};
-use crate::domain::ids::{BrokerId, Identity, JobId, WorkerId};
+use crate::domain::ids::{BrokerId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
+use crate::domain::node::{NodeFacts, SlotKind};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::Retry;
+use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::api::RunOutput;
+use crate::protocol::node::Heartbeat;
+use crate::protocol::push::{Pushed, read_push};
 use crate::protocol::task::TaskRef;
 use crate::protocol::worker::{FromWorker, ToWorker};
-use crate::store::{AdoptRun, GetRun, InsertRun, InstanceRow, Member, Store, StoreConfig, StoreError};
+use crate::store::{AdoptRun, GetRun, InsertRun, InstanceRow, Member, Store, StoreConfig, StoreError, UpsertNode};
 use actix::{Actor, Addr};
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// A fifth kind of run, which ends as its messages say.
@@ -334,81 +343,6 @@ fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
                 assert_eq!(answer.wait().await.ok(), Some(is_withdrawn));
                 assert_eq!(actor.address.connected(), !is_withdrawn);
                 assert_eq!(stage.recording.names(), [""; 0], "the job notifies the registry");
-            },
-        );
-    }
-}
-
-/// A stage for a run of a block job, with an allocator and a worker.
-async fn block_run(stage: &Stage, planned: Option<Timestamp>) -> (Started<Blocks>, WorkerId) {
-    let worker = WorkerId::random();
-    stage.context.allocator.0.set(stage.recording.link(ChildKey::Allocator));
-    stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
-    let properties = Arc::new([("NoWorker".to_owned(), "wait".to_owned())].into());
-    let stored = StoredBlocks::new(&stage.stored().await, properties);
-    (stage.start_as::<Blocks>(stored, |run| run.planned_at = planned).await, worker)
-}
-
-/// An answer of the allocator.
-fn found(actor: &Started<Blocks>, worker: Result<WorkerId, NotEligible>) {
-    actor.link.worker_found(Choice { watches: 0, worker });
-}
-
-#[test]
-fn a_block_run_searches_again_when_a_worker_may_be_eligible() {
-    on_stage(
-        JobKind::Block,
-        |_| {},
-        async |stage: Stage| {
-            let (actor, worker) = block_run(&stage, None).await;
-            found(&actor, Err(NotEligible::Unwatched));
-            actor.link.workers_changed();
-            actor.link.workers_changed();
-            // The answer is lost with the allocator.
-            actor.link.allocator_restarted();
-            found(&actor, Ok(worker));
-            actor.link.workers_changed();
-            actor.stop("by hand").wait().await.expect("it stops");
-            let search = ["FindWorker"; 3];
-            assert_eq!(stage.recording.names(), [&search[..], &["SendToWorker", "SendToWorker", "RunEnded"]].concat(), "start and end");
-        },
-    );
-}
-
-#[test]
-fn a_block_run_that_ends_without_a_worker_leaves_the_allocator() {
-    on_stage(
-        JobKind::Block,
-        |_| {},
-        async |stage: Stage| {
-            let (actor, _) = block_run(&stage, None).await;
-            found(&actor, Err(NotEligible::Unsuitable));
-            actor.stop("by hand").wait().await.expect("it stops");
-            assert_eq!(stage.recording.names(), ["FindWorker", "WithdrawRequest", "RunEnded"]);
-        },
-    );
-}
-
-#[test]
-fn a_block_run_finds_its_worker_before_its_scheduled_time() {
-    for changes in [0, 1] {
-        let planned = Timestamp::now().plus_ms(800);
-        on_stage(
-            JobKind::Block,
-            |run| run.not_before = Some(planned),
-            async move |stage: Stage| {
-                let (actor, worker) = block_run(&stage, Some(planned)).await;
-                found(&actor, Ok(worker));
-                // A change of the workers makes the choice invalid.
-                (0..changes).for_each(|_| stage.context.addresses.watches_changed());
-                let begun = async {
-                    while stage.recording.count() < 2 {
-                        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                    }
-                };
-                tokio::time::timeout(std::time::Duration::from_secs(20), begun).await.expect("it begins");
-                assert_eq!(stage.recording.names(), ["FindWorker", ["SendToWorker", "FindWorker"][changes]]);
-                assert!(Timestamp::now() >= planned, "nothing is sent before the time");
             },
         );
     }

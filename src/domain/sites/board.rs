@@ -375,6 +375,17 @@ impl Board {
         entry.state.next_at(now).max(now.plus_ms(wait_ms))
     }
 
+    /// A run has ended without giving up its turns. Their nodes may continue for a while.
+    pub fn run_gone(&mut self, run: Identity, now: Timestamp) {
+        for entry in self.sites.values_mut() {
+            entry.next.take_if(|next| next.run == run);
+            let wait_ms = self.leftover_ms + entry.pace.map_or(0, |pace| i64::from(pace.delay_ms));
+            if let Some(turn) = entry.turn.as_mut().filter(|turn| turn.run == run) {
+                turn.until = turn.until.min(now.plus_ms(wait_ms));
+            }
+        }
+    }
+
     /// Holds a site by hand: no run begins a turn there. Returns the state to store.
     pub fn hold(&mut self, name: &str, until: Timestamp, by: Option<Arc<str>>, now: Timestamp) -> SiteState {
         let entry = self.entry(name, now);

@@ -48,6 +48,20 @@ fn a_lost_turn_keeps_the_site_until_its_node_has_stopped() {
 }
 
 #[test]
+fn a_run_that_ended_without_a_word_keeps_no_turn() {
+    let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+    board.take(SITE, PACE, run(1), later, T).expect("it is free");
+    board.take("other.org", PACE, run(2), later, T).expect("it is free");
+    board.take("other.org", PACE, run(1), later, T).expect_err("it waits");
+    board.run_gone(run(1), T);
+    let end = T.plus_ms(LEFTOVER_MS + 1_000);
+    assert!(board.take(SITE, PACE, run(3), later, end.plus_ms(-1)).is_err(), "its node may continue");
+    assert!(board.take(SITE, PACE, run(3), later, end).is_ok());
+    board.release("other.org", run(2), 0, T);
+    assert!(board.take("other.org", PACE, run(2), later, T).is_ok(), "no other run waits for it");
+}
+
+#[test]
 fn what_a_site_asks_for_is_kept_and_stored() {
     let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
     board.take(SITE, PACE, run(1), later, T).expect("it is free");

@@ -180,8 +180,11 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
         }
     }
     let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
-    let polled =
-        edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack, holds: holds_of(&request, query.worker)? });
+    // Which blocks fit into a list of plain JSON is known after they are read: the others must not be acknowledged.
+    let is_acked_later = auto_ack && !bulk && max > 1;
+    let options =
+        PollOptions { worker: query.worker, max, wait, auto_ack: auto_ack && !is_acked_later, holds: holds_of(&request, query.worker)? };
+    let polled = edge.service.poll(identity, options);
     let (delivered, mut receipt) = caller.while_admitted(&edge.tokens, polled).await?;
     if !delivered.blocks.is_empty() && fault::fails("edge.poll.lost") {
         // The broker takes the answer for sent, and the client does not get it.
@@ -203,7 +206,13 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
         receipt.leave_out(fit);
     }
     let is_list = query.max.is_some();
+    let given = blocks.iter().map(|block| block.block_id).collect();
     let text = plain_text(identity, blocks, is_list).await?;
+    if is_acked_later {
+        edge.service.push(identity, given, RequestBatch::default()).await?;
+        // With automatic acknowledgement, what is lost on the way stays lost.
+        receipt.take().into_iter().for_each(Receipt::arrived);
+    }
     Ok(answer.content_type(ContentType::json()).body(Traced::new(text, receipt)))
 }
 

@@ -42,6 +42,7 @@ pub(in crate::store) fn insert_blocks(conn: &mut PgConn, no: i64, blocks: &[NewB
             requests: blocks.iter().map(|new| new.requests as i32).collect(),
             sites: blocks.iter().map(|new| new.site.as_deref()).collect(),
             priorities: blocks.iter().map(|new| i16::from(new.priority)).collect(),
+            attempts: blocks.iter().map(|new| new.attempts as i32).collect(),
             raw_lengths: blocks.iter().map(|new| i64::from(new.raw_length)).collect(),
             prints: blocks.iter().map(|new| print_bytes(&new.prints)).collect(),
             payloads: blocks.iter().map(|new| &new.payload[..]).collect(),
@@ -59,6 +60,7 @@ struct InsertBlocks<'a> {
     requests: Vec<i32>,
     sites: Vec<Option<&'a str>>,
     priorities: Vec<i16>,
+    attempts: Vec<i32>,
     raw_lengths: Vec<i64>,
     prints: Vec<Vec<u8>>,
     payloads: Vec<&'a [u8]>,
@@ -71,12 +73,13 @@ impl QueryFragment<Pg> for InsertBlocks<'_> {
             ", ", Array<Integer> = &self.requests;
             ", ", Array<Nullable<Text>> = &self.sites;
             ", ", Array<SmallInt> = &self.priorities;
+            ", ", Array<Integer> = &self.attempts;
             ", ", Array<BigInt> = &self.raw_lengths;
             ", ", Array<Binary> = &self.prints;
             ", ", Array<Binary> = &self.payloads;
-            ") AS new (key, requests, site, priority, raw_length, prints, payload)), \
+            ") AS new (key, requests, site, priority, attempt, raw_length, prints, payload)), \
             blocks AS (INSERT INTO block (key, requests, site, priority, attempt, success, error, acked, state, creation_time) \
-            SELECT key, requests, site, priority, 0, 0, 0, FALSE, ", SmallInt = &self.state;
+            SELECT key, requests, site, priority, attempt, 0, 0, FALSE, ", SmallInt = &self.state;
             ", ", BigInt = &self.now;
             " FROM new) \
             INSERT INTO block_payload (key, raw_length, prints, payload) SELECT key, raw_length, prints, payload FROM new";

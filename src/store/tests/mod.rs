@@ -140,6 +140,7 @@ fn block(seq: u32) -> NewBlock {
         seq,
         site: None,
         priority: 0,
+        attempts: 0,
         requests: 3,
         raw_length: 99,
         payload: Bytes::from(format!("payload {seq}")),

@@ -205,7 +205,7 @@ fn a_frontier_comes_back_as_it_was() {
         assert_eq!(store.write(retry(3, 1)).await, Err(StoreError::Conflict("state".into())));
         assert_eq!(store.write(retry(77, 1)).await, Err(StoreError::NotFound));
         // Acknowledges a block and pushes a new one; a repetition changes nothing, nor does a block without results.
-        store.write(Ack { push: vec![block(5)], ..ack(&owned, &[2, 0]) }).await.expect("acknowledged");
+        store.write(Ack { push: vec![NewBlock { attempts: 2, ..block(5) }], ..ack(&owned, &[2, 0]) }).await.expect("acknowledged");
         store.write(ack(&owned, &[2])).await.expect("acknowledged");
 
         let store = reopened(store, &config).await;
@@ -217,7 +217,7 @@ fn a_frontier_comes_back_as_it_was() {
             (2, Phase::Done, 1, 3, 2, 1),
             (3, Phase::Answered, 1, 3, 2, 1),
             (4, Phase::Ready, 0, 3, 0, 0),
-            (5, Phase::Ready, 0, 3, 0, 0),
+            (5, Phase::Ready, 2, 3, 0, 0),
         ];
         assert_eq!(stored, expected);
         let expected: Vec<Fingerprint> = (0..6).flat_map(|seq| prints(seq).to_vec()).collect();
