@@ -2,6 +2,7 @@
 
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::groups::Group;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{alert_channel, alert_delivery};
 use crate::domain::alert::{ChannelKind, Filter};
@@ -123,6 +124,23 @@ impl ReadOp for ListChannels {
 
 pub(super) fn load_channels(conn: &mut Conn) -> Result<Vec<Channel>, StoreError> {
     Ok(alert_channel::table.order(alert_channel::name).select(Channel::as_select()).load(conn)?)
+}
+
+/// Channels that are limited to a group follow its new name.
+pub(super) fn rename_group(conn: &mut Conn, old: &str, new: &Group) -> Result<(), StoreError> {
+    for mut channel in load_channels(conn)? {
+        let Some(group) = channel.filter.groups.iter_mut().find(|group| *group == old) else { continue };
+        group.clone_from(&new.name);
+        diesel::update(alert_channel::table.find(channel.id))
+            .set((
+                alert_channel::filter.eq(&channel.filter),
+                alert_channel::version.eq(channel.version + 1),
+                alert_channel::update_by.eq(&new.update_by),
+                alert_channel::update_time.eq(new.update_time),
+            ))
+            .execute(conn)?;
+    }
+    Ok(())
 }
 
 fn check_name(conn: &mut Conn, channel: &Channel) -> Result<(), StoreError> {

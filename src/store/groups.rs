@@ -4,12 +4,13 @@ use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::{job, job_group, node};
+use super::schema::{job, job_group, job_property, node};
 use crate::domain::ids::{GroupId, JobId, WorkerId};
+use crate::domain::job::same_key;
 use crate::domain::task::TaskSettings;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// A group as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
@@ -45,8 +46,9 @@ impl WriteOp for InsertGroup {
     }
 }
 
-/// Renames or changes a group; its jobs, its workers, and the tasks that require workers of it use the new name from then on,
-/// which is a change of each job. [`StoreError::Conflict`] contains `name` if another group has that name.
+/// Renames or changes a group; its jobs, its workers, the tasks and block jobs that require workers of it, and the channels and tokens
+/// that are limited to it use the new name from then on, which is a change of each job. [`StoreError::Conflict`] contains `name` if
+/// another group has that name.
 #[derive(Debug, Clone)]
 pub struct UpdateGroup(pub Group);
 
@@ -71,6 +73,7 @@ impl WriteOp for UpdateGroup {
             return Ok((Vec::new(), Vec::new()));
         }
         super::access_tokens::rename_group(tx.conn, &old, &new.name)?;
+        super::channels::rename_group(tx.conn, &old, new)?;
         let ids = jobs_that_name(tx.conn, &old)?;
         for chunk in ids.chunks(500) {
             for (mut renamed, _) in super::jobs::load(tx.conn, chunk)? {
@@ -79,6 +82,13 @@ impl WriteOp for UpdateGroup {
                 }
                 if let Some(task) = renamed.task.as_mut().filter(|task| asks_for(task, &old)) {
                     task.group = Some(new.name.clone());
+                }
+                for (key, value) in &mut renamed.properties.0 {
+                    if same_key(key, "WorkerGroup") && is_group(value, &old) {
+                        value.clone_from(&new.name);
+                        let row = job_property::table.filter(job_property::job_id.eq(renamed.id)).filter(job_property::key.eq(key));
+                        diesel::update(row).set(job_property::value.eq(&new.name)).execute(tx.conn)?;
+                    }
                 }
                 renamed.version += 1;
                 renamed.update_by.clone_from(&new.update_by);
@@ -104,14 +114,23 @@ fn asks_for(task: &TaskSettings, group: &str) -> bool {
     task.group.as_ref().is_some_and(|asked| asked.eq_ignore_ascii_case(group))
 }
 
-/// The jobs in a group, and those whose tasks require workers of it.
+/// Whether a property of a block job requires workers of this group.
+fn is_group(value: &str, group: &str) -> bool {
+    value.trim().eq_ignore_ascii_case(group)
+}
+
+/// The jobs in a group, and those whose tasks or runs require workers of it.
 fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError> {
     let rows = job::table.filter(job::group_name.eq(group).or(job::task.like("%\"group\":%")));
     let rows: Vec<(JobId, Option<String>, Option<TaskSettings>)> =
-        rows.order(job::id).select((job::id, job::group_name, job::task)).load(conn)?;
+        rows.select((job::id, job::group_name, job::task)).load(conn)?;
     let named =
         |of: Option<String>, task: Option<TaskSettings>| of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group));
-    Ok(rows.into_iter().filter_map(|(job, of, task)| named(of, task).then_some(job)).collect())
+    let mut jobs: BTreeSet<JobId> = rows.into_iter().filter_map(|(job, of, task)| named(of, task).then_some(job)).collect();
+    let asks = diesel::dsl::sql::<diesel::sql_types::Bool>("replace(lower(key), '_', '') = 'workergroup'");
+    let rows: Vec<(JobId, String)> = job_property::table.filter(asks).select((job_property::job_id, job_property::value)).load(conn)?;
+    jobs.extend(rows.into_iter().filter_map(|(job, value)| is_group(&value, group).then_some(job)));
+    Ok(jobs.into_iter().collect())
 }
 
 /// Deletes a group. [`StoreError::Conflict`] contains `jobs` while an undeleted job is in it.

@@ -4,6 +4,7 @@ mod alerts;
 mod backup;
 mod copy;
 mod failures;
+mod groups;
 mod hot;
 mod leader;
 mod retention;
