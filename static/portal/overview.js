@@ -1,6 +1,6 @@
 // The overview: what needs attention, plots of a period, and the latest runs, live.
 
-import { at, get } from "./api.js";
+import { at, brokerNow, get } from "./api.js";
 import { h, link, patch, section, table } from "./dom.js";
 import { plots } from "./plots.js";
 import { badge, command, jobLink, num, runLink, span, time, waits, when, withLocalTimes } from "./text.js";
@@ -13,7 +13,7 @@ function bar(run) {
 }
 
 export function took(run) {
-  return run.startTime ? span(new Date(run.finishTime ?? Date.now()) - new Date(run.startTime)) : "";
+  return run.startTime ? span(new Date(run.finishTime ?? brokerNow()) - new Date(run.startTime)) : "";
 }
 
 // A list of runs: here, of all, or of one job, which need not be named then. Only runs of block jobs count requests.
