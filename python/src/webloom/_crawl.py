@@ -86,6 +86,7 @@ class Crawl:
             while not await self._is_over_for_us():
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leaving.wait(), backoff.next())
+                    break
         finally:
             if self.state is not None and hasattr(self, "spider"):
                 try:

@@ -347,7 +347,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
             if self._done:
                 path += "&ack=" + ",".join(self._done)
             try:
-                answer = self._poll_calls.call("GET", path, accept=MEDIA_TYPE, timeout=60.0)
+                answer = self._poll_calls.call("GET", path, accept=MEDIA_TYPE, holds=self._done, timeout=60.0)
                 blocks = read_deliveries(answer.content) if answer.status == 200 else []
             except BrokerUnavailable:
                 return  # this process hung up
