@@ -59,7 +59,7 @@ def engine_of(broker: Fake, outbox: Outbox | None = None, **hooks: Any) -> Engin
     def nothing(*_: Any) -> None: ...
 
     watch = {"classNames": ["f"], "worker": {"slots": 1}}
-    all_ = dict.fromkeys(("begin", "start", "ended", "drain", "ready", "over"), nothing)
+    all_ = dict.fromkeys(("begin", "start", "ended", "drain", "ready", "lost", "over"), nothing)
     given = Hooks(**{"watch": lambda: watch, "knows": lambda _: True, **all_, **hooks})
     return Engine(Settings.read(broker.url), "3" * 32, "test", 1, given, outbox)
 
@@ -86,6 +86,29 @@ def test_a_broker_that_says_nothing_is_left() -> None:
     engine.begin()
     try:
         wait_until(lambda: broker.connections > 1, "a second connection")
+    finally:
+        engine.drain(0)
+        engine.join(PATIENCE_S)
+        broker.close()
+
+
+def test_the_loss_of_a_connection_is_told_if_it_was_confirmed() -> None:
+    lost = threading.Semaphore(0)
+    confirmed = iter([False, True])
+
+    def talk(socket: ServerConnection, fake: Fake) -> None:
+        welcome(socket, fake)
+        socket.recv()
+        if next(confirmed, False):
+            socket.send(json.dumps({"t": "watching", "v": {"classNames": ["f"]}}))
+        socket.close()
+
+    broker = Fake(talk)
+    engine = engine_of(broker, lost=lost.release)
+    engine.begin()
+    try:
+        assert lost.acquire(timeout=PATIENCE_S)
+        assert broker.connections >= 2
     finally:
         engine.drain(0)
         engine.join(PATIENCE_S)

@@ -160,6 +160,16 @@ def test_a_crawl_that_was_killed_is_cleared_by_the_next_one(site: str, tmp_path:
         assert broker.client.list_jobs().items == []
 
 
+def test_a_crawl_waits_for_a_broker_that_is_away(site: str, tmp_path: Path) -> None:
+    with Broker() as broker:
+        broker.kill()
+        with Program("scrapy_site.py", broker.url, tmp_path / "items", ready="broker is away", SITE=site, FLEET="yes") as scrapy:
+            broker.start()
+            broker.agent()
+            assert scrapy.wait() == 0
+        assert len((tmp_path / "items").read_text().splitlines()) == PAGES + 8
+
+
 def test_credentials_of_a_proxy_go_to_the_proxy() -> None:
     assert _with_credentials("http://p:1", "Basic dTpwQDE=") == "http://u:p%401@p:1"
     assert _with_credentials("p:1", None) == "http://p:1"

@@ -351,6 +351,27 @@ def test_a_call_that_is_given_up_while_it_connects_does_not_wait(broker: Broker,
     calls.close()
 
 
+def test_a_poll_names_the_blocks_that_have_arrived() -> None:
+    seen: list[str | None] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Webloom-Holds"))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        calls = Calls(Settings((f"http://127.0.0.1:{server.server_port}",), None, None))
+        for holds in (None, [], ["a", "b"]):
+            calls.call("GET", "/", holds=holds)
+        calls.close()
+        server.shutdown()
+    assert seen == [None, "", "a,b"]
+
+
 def test_a_call_ends_when_no_broker_comes() -> None:
     calls = Calls(Settings.read("http://127.0.0.1:9"))
     calls.end_at(0.3)

@@ -227,6 +227,30 @@ def test_a_crawl_goes_on_after_a_call_that_failed(status: int, spiders: int) -> 
     assert (ended, calls, len(made)) == (["success"], ["GET", "GET"], spiders)
 
 
+def test_a_poll_that_waits_is_made_again_when_the_broker_was_left() -> None:
+    class Hangs:
+        calls = 0
+
+        async def _send(self, *_: object) -> SimpleNamespace:
+            self.calls += 1
+            if self.calls == 1:
+                asyncio.get_running_loop().call_soon(crawls[0].poll_again)
+                await asyncio.Event().wait()
+            return SimpleNamespace(status_code=204, content=b"", headers={"webloom-run-state": "success"})
+
+        async def append_logs(self, *_: object) -> None: ...
+
+    async def carried_out() -> None:
+        start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "hangs", "attempt": 1, "startReturned": True}
+        crawls.append(Crawl(client, "3" * 32, Spider, start, 1))  # type: ignore[arg-type]
+        await asyncio.wait_for(crawls[0].carry_out(), 30)
+
+    crawls: list[Crawl] = []
+    client = Hangs()
+    asyncio.run(carried_out())
+    assert client.calls == 2
+
+
 def test_crawls_that_block_do_not_wait_for_each_other() -> None:
     """More of them than asyncio has threads."""
     together = threading.Barrier(40, timeout=60)

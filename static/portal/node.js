@@ -1,6 +1,6 @@
 // One node: what it has now, its load over time, its connections.
 
-import { at, get } from "./api.js";
+import { at, brokerNow, get } from "./api.js";
 import { address, facts, h, link, patch, section, table } from "./dom.js";
 import { actions, stateOf } from "./nodes.js";
 import { plot } from "./plot.js";
@@ -30,7 +30,7 @@ const work = runs => table("What it has now", ["Run", "Job", ["Blocks", "n"], ["
 export const connections = items => table("Connections", ["Connected", "Until", ["For", "n"], "Address", "Why it ended"],
   items.map(one => ({
     key: one.connectTime,
-    cells: [time(one.connectTime), one.disconnectTime ? time(one.disconnectTime) : badge("online"), span(new Date(one.disconnectTime ?? Date.now()) - new Date(one.connectTime)), one.ipAddress ?? "",
+    cells: [time(one.connectTime), one.disconnectTime ? time(one.disconnectTime) : badge("online"), span(new Date(one.disconnectTime ?? brokerNow()) - new Date(one.connectTime)), one.ipAddress ?? "",
       h("span", { class: "reason" }, one.reason ?? "")],
   })), "No connection is recorded yet.");
 
@@ -53,7 +53,7 @@ export async function node(page) {
 
   await page.live(2000, async () => {
     const isOld = Date.now() - looked >= Math.max(EVERY, step / 2);
-    const from = new Date(Date.now() - length).toISOString();
+    const from = new Date(brokerNow() - length).toISOString();
     const [one, loads, periods] = await Promise.all([get(at(path), signal), isOld && get(at(`${path}/statuses`, { from, step }), signal), isOld && get(at(`${path}/connections`, { limit: 100 }), signal)]);
     page.title(`Node ${one.name}`);
     patch(top, head(one, again));

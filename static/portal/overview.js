@@ -1,6 +1,6 @@
 // The overview: what needs attention, plots of a period, and the latest runs, live.
 
-import { at, get } from "./api.js";
+import { at, brokerNow, get } from "./api.js";
 import { h, link, patch, section, table } from "./dom.js";
 import { plots } from "./plots.js";
 import { badge, command, jobLink, num, runLink, span, time, waits, when, withLocalTimes } from "./text.js";
@@ -13,7 +13,7 @@ function bar(run) {
 }
 
 export function took(run) {
-  return run.startTime ? span(new Date(run.finishTime ?? Date.now()) - new Date(run.startTime)) : "";
+  return run.startTime ? span(new Date(run.finishTime ?? brokerNow()) - new Date(run.startTime)) : "";
 }
 
 // A list of runs: here, of all, or of one job, which need not be named then. Only runs of block jobs count requests.
@@ -87,6 +87,11 @@ function tiles({ values }, { values: now }) {
   ];
 }
 
+// A token that is limited to groups sees its runs, but not what concerns the whole broker.
+const unlessForbidden = answer => answer.catch(error => {
+  if (error.status !== 403) throw error;
+});
+
 export async function overview(page) {
   page.title("Overview");
   const [warnings, figures, runs] = [h("div"), h("div", { class: "tiles" }), h("div")];
@@ -98,15 +103,15 @@ export async function overview(page) {
   await page.live(2000, async () => {
     const isOld = Date.now() - loaded >= shown.every;
     const [recent, fresh, list, lastHour] = await Promise.all([get(at("/runs", { limit: 10 }), page.signal),
-      isOld && shown.load(page.signal), isOld && get(at("/warnings"), page.signal), isOld && !shown.isFine && get(at("/series"), page.signal)]);
+      isOld && unlessForbidden(shown.load(page.signal)), isOld && unlessForbidden(get(at("/warnings"), page.signal)), isOld && !shown.isFine && unlessForbidden(get(at("/series"), page.signal))]);
     if (isOld) {
       series = fresh;
       loaded = Date.now();
-      patch(warnings, warningList(list.items));
-      patch(figures, tiles(series, lastHour || series));
+      patch(warnings, list ? warningList(list.items) : h("p", { class: "soft" }, "This token is limited to groups of jobs. It does not see what concerns the whole broker."));
+      patch(figures, series && tiles(series, lastHour || series));
     }
     patch(runs, runTable(recent.items, firstSteps(), { counted: recent.items.some(run => run.kind === "block") }), recent.nextCursor && h("p", {}, link("/runs", "All runs")));
     page.mount(() => body);
-    if (isOld) shown.show(series);
+    if (isOld && series) shown.show(series);
   });
 }

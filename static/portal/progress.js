@@ -1,6 +1,7 @@
 // How far a block run is, how fast it goes, and what its blocks do. The rate is that of the last half minute, from what the
 // page has seen itself.
 
+import { brokerNow } from "./api.js";
 import { h } from "./dom.js";
 import { bytes } from "./plots.js";
 import { percent, svg } from "./svg.js";
@@ -40,7 +41,7 @@ export function parts(label, list) {
 export function progress(run, rate) {
   const done = run.success + run.error;
   const isOver = Boolean(run.finishTime);
-  const seconds = run.startTime ? (new Date(run.finishTime ?? Date.now()) - new Date(run.startTime)) / 1000 : 0;
+  const seconds = run.startTime ? (new Date(run.finishTime ?? brokerNow()) - new Date(run.startTime)) / 1000 : 0;
   const speed = isOver ? seconds > 0 && `${perSecond(done / seconds)} requests/s on average, ${bytes(run.bytes / seconds)}/s`
     : run.pausedAt ? "paused" : rate ? `${perSecond(rate.done)} requests/s, ${bytes(rate.loaded)}/s` : "measuring the rate";
   const remains = !isOver && !run.pausedAt && run.left > 0 && rate

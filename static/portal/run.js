@@ -1,6 +1,6 @@
 // One run: where it is and why, what it brought, its log while it grows.
 
-import { at, get, getOnce, post } from "./api.js";
+import { at, brokerNow, get, getOnce, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, facts, h, link, patch, section, table } from "./dom.js";
 import { failures } from "./failures.js";
@@ -44,7 +44,7 @@ function pauseButton(run, again) {
 
 // How long a task will still take, if it goes on as it did so far. When a later attempt began is not known here.
 function timeLeft({ progress: percent, startTime, attempt }) {
-  const soFar = Date.now() - new Date(startTime);
+  const soFar = brokerNow() - new Date(startTime);
   return percent > 0 && percent < 100 && attempt === 1 && soFar > 0 ? `; about ${span(soFar * (100 - percent) / percent)} left at this rate` : "";
 }
 

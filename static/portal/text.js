@@ -1,6 +1,6 @@
 // How values are written for people, and read from them.
 
-import { hasToken } from "./api.js";
+import { brokerNow, hasToken } from "./api.js";
 import { h, link } from "./dom.js";
 import { dayOf, wall } from "./zone.js";
 
@@ -25,7 +25,7 @@ const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms"
 
 // Milliseconds as a length of time, roughly: for reading.
 export function span(ms) {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
   if (ms < 3600000) return `${Math.floor(ms / 60000)} min`;
   if (ms < 172800000) return `${(ms / 3600000).toFixed(1)} h`;
@@ -54,7 +54,7 @@ export function readSpan(text) {
 
 // How far away an instant is: `in 3 min`, `2.0 s ago`.
 export function distance(instant) {
-  const ms = new Date(instant) - Date.now();
+  const ms = new Date(instant) - brokerNow();
   return ms >= 0 ? `in ${span(ms)}` : `${span(-ms)} ago`;
 }
 

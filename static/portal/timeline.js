@@ -1,6 +1,7 @@
 // The time line of a run: when it was scheduled, made and sent, its attempts per worker or node, its end. Instances that run
 // beside each other are lanes. What is under the pointer is told with its exact times; the table below says the same to all.
 
+import { brokerNow } from "./api.js";
 import { h, patch, table } from "./dom.js";
 import { percent, svg } from "./svg.js";
 import { badge, local, named, nodeName, num, span, time } from "./text.js";
@@ -110,7 +111,7 @@ export function timeline() {
     svg("svg", { class: "track", height: 20, "aria-hidden": "true" }, bars.map(one => bar(one, now)), ticks.map(tick)));
 
   function show(run, attempts, blocks = []) {
-    const now = Date.now();
+    const now = brokerNow();
     const own = ownLane(run, now);
     const all = lanesOf(run, attempts, blocks);
     const times = [own, ...all].flatMap(one => [...one.bars.flatMap(({ from: a, to: b }) => [a, b]), ...one.ticks.map(({ at }) => at)]).filter(at => at !== undefined);
@@ -133,6 +134,6 @@ export function attemptTable(run, attempts) {
     attempts.map(one => ({
       key: `${one.instance}/${one.attempt}`,
       cells: [...(several ? [one.instance] : []), one.attempt, one.peer ? named(nameOf(one, run), one.peer) : nameOf(one, run), badge(one.state), one.startTime ? time(one.startTime) : "not known",
-        time(one.finishTime), one.startTime ? span(new Date(one.finishTime ?? Date.now()) - new Date(one.startTime)) : "", h("span", { class: "reason" }, one.reason ?? "")],
+        time(one.finishTime), one.startTime ? span(new Date(one.finishTime ?? brokerNow()) - new Date(one.startTime)) : "", h("span", { class: "reason" }, one.reason ?? "")],
     })), "");
 }

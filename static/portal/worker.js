@@ -1,6 +1,6 @@
 // One worker: what it has now, its work over time, what it watches and watched.
 
-import { at, get } from "./api.js";
+import { at, brokerNow, get } from "./api.js";
 import { code, facts, h, link, patch, section, table } from "./dom.js";
 import { plot } from "./plot.js";
 import { badge, num, runLink, span, time, when } from "./text.js";
@@ -26,7 +26,7 @@ const tasks = list => table("What it has now", ["Run", ["Instance", "n"], ["Atte
 const watches = items => table("Connections", ["Watches", "From", "Until", ["For", "n"]],
   items.map(one => ({
     key: one.id,
-    cells: [h("span", { class: "wrap" }, code(one.fullClassName)), time(one.connectTime), one.disconnectTime ? time(one.disconnectTime) : badge("online"), span(new Date(one.disconnectTime ?? Date.now()) - new Date(one.connectTime))],
+    cells: [h("span", { class: "wrap" }, code(one.fullClassName)), time(one.connectTime), one.disconnectTime ? time(one.disconnectTime) : badge("online"), span(new Date(one.disconnectTime ?? brokerNow()) - new Date(one.connectTime))],
   })), "It has watched nothing yet.");
 
 export async function worker(page) {

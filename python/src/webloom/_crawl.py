@@ -58,6 +58,7 @@ class Crawl:
         self._in_hand: set[str] = set()
         self._lines: collections.deque[dict[str, Any]] = collections.deque(maxlen=10_000)
         self._one_at_a_time = asyncio.Lock()
+        self._polling: asyncio.Task[tuple[list[FinishedBlock], str]] | None = None
 
     # From the worker.
 
@@ -71,6 +72,11 @@ class Crawl:
         self.state = state
         self._leaving.set()
 
+    def poll_again(self) -> None:
+        """Gives up a poll that waits. Blocks of an answer that is lost by that are delivered again."""
+        if self._polling is not None:
+            self._polling.cancel()
+
     async def carry_out(self) -> None:
         """Returns when the run is over, or after `stop`."""
         _log_sink.set(self._lines.append)
@@ -80,6 +86,7 @@ class Crawl:
             while not await self._is_over_for_us():
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leaving.wait(), backoff.next())
+                    break
         finally:
             if self.state is not None and hasattr(self, "spider"):
                 try:
@@ -178,8 +185,10 @@ class Crawl:
         leaving = asyncio.create_task(self._leaving.wait())
         try:
             while not self._leaving.is_set():
-                poll = asyncio.create_task(self._poll())
+                poll = self._polling = asyncio.create_task(self._poll())
                 await asyncio.wait([poll, leaving], return_when=asyncio.FIRST_COMPLETED)
+                if poll.cancelled():
+                    continue
                 if not poll.done():
                     poll.cancel()
                     await asyncio.gather(poll, return_exceptions=True)
@@ -196,10 +205,10 @@ class Crawl:
                 await blocks.put(None)
             await asyncio.gather(*parsers)
         finally:
-            leaving.cancel()
-            for parser in parsers:
-                parser.cancel()
-            await asyncio.gather(leaving, *parsers, return_exceptions=True)
+            at_work = [task for task in (leaving, self._polling, *parsers) if task is not None]
+            for task in at_work:
+                task.cancel()
+            await asyncio.gather(*at_work, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
         if self.state is not None or self._leaving.is_set():

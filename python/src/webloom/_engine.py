@@ -66,6 +66,7 @@ class Hooks:
     ended: Callable[[dict[str, Any]], None]
     drain: Callable[[str], None]
     ready: Callable[[], None]
+    lost: Callable[[], None]  # the connection to a broker that had confirmed what is watched
     over: Callable[[], None]
 
 
@@ -175,6 +176,8 @@ class Engine:
                     level = logging.DEBUG if self._leave.is_set() else logging.WARNING
                     log.log(level, "connection lost broker=%s error=%s", address, str(error) or type(error).__name__)
                 finally:
+                    if self._is_watching:
+                        self.hooks.lost()
                     self._socket, self._is_watching = None, False
                     self._forget_waiting()
                 if self._leave.is_set():

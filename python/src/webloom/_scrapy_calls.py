@@ -9,6 +9,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -72,6 +73,7 @@ class Calls:
         timeout: float = 30.0,
         patience: float | None = None,
         accept: str | None = None,
+        holds: Sequence[str] | None = None,
     ) -> Answer:
         """Makes a call.
 
@@ -79,6 +81,8 @@ class Calls:
             timeout: the seconds that one try may take.
             patience: the seconds after which the call is given up, between two tries.
             accept: the media type that is wanted.
+            holds: of a poll: the blocks that have arrived and are not acknowledged. The broker delivers others again at once,
+                whose answer was lost on its way.
 
         Raises:
             ApiError: the broker refused it for good.
@@ -86,7 +90,8 @@ class Calls:
         """
         backoff = Backoff(0.1, 10.0)
         give_up = None if patience is None else time.monotonic() + patience
-        headers = {**self._headers, "Accept": accept} if accept else self._headers
+        more = {"Accept": accept, "Webloom-Holds": None if holds is None else ",".join(holds)}
+        headers = {**self._headers, **{name: value for name, value in more.items() if value is not None}}
         while True:
             why: Exception
             if self._hung_up.is_set():

@@ -28,6 +28,7 @@ import json
 import logging
 import queue
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable
@@ -155,9 +156,13 @@ class FleetDownloadHandler(BaseDownloadHandler):
             raise UnsupportedURLSchemeError(f"{request.url}: only http and https go through the fleet")
         if request.meta.get("bindaddress"):
             log.error("The 'bindaddress' request meta key is not supported by %s and will be ignored.", type(self).__name__)
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open())
-        await asyncio.shield(self._opening)
+        has_failed = self._opening is not None and self._opening.done() and self._opening.exception() is not None
+        if self._opening is None or has_failed:
+            self._opening = asyncio.ensure_future(self._open_patiently())
+        try:
+            await asyncio.shield(self._opening)
+        except BrokerUnavailable as error:
+            raise DownloadFailedError(str(error)) from error
         key = uuid.uuid4().hex
         message = self._message(request, key)
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -232,6 +237,18 @@ class FleetDownloadHandler(BaseDownloadHandler):
 
     # The run.
 
+    async def _open_patiently(self) -> str:
+        """As `_open`, and waits for a broker that is away as long as a download may take."""
+        end = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return await self._open()
+            except BrokerUnavailable as error:
+                if self._is_closing or time.monotonic() > end:
+                    raise
+                log.warning("broker is away, trying again error=%s", error)
+            await asyncio.sleep(1)
+
     async def _open(self) -> str:
         """A job of this process's own, a run of it, and a worker for it."""
         spider = self.crawler.spider
@@ -257,18 +274,21 @@ class FleetDownloadHandler(BaseDownloadHandler):
             **self._manners,
             **self._properties,
         }
-        job = await self._client.create_job(
-            {
-                "name": f"scrapy {name[:30]} {self._worker_id[:8]}",
-                "group": GROUP,
-                "jobType": "block",
-                "properties": properties,
-            }
-        )
-        self._job = job.id
-        atexit.register(self._close_at_exit)
-        self._run = (await self._client.trigger_job(job.id)).identity
-        log.info("crawl has a run run_id=%s job_id=%s broker=%s", self._run, job.id, self._client.url)
+        if self._job is None:
+            job = await self._client.create_job(
+                {
+                    "name": f"scrapy {name[:30]} {self._worker_id[:8]}",
+                    "group": GROUP,
+                    "jobType": "block",
+                    "properties": properties,
+                }
+            )
+            self._job = job.id
+            atexit.register(self._close_at_exit)
+        # The job has one run, however often this is repeated.
+        self._client.idempotency_key = self._worker_id
+        self._run = (await self._client.trigger_job(self._job)).identity
+        log.info("crawl has a run run_id=%s job_id=%s broker=%s", self._run, self._job, self._client.url)
         self._stay_task = asyncio.ensure_future(self._stay(registration))
         call_soon = asyncio.get_running_loop().call_soon_threadsafe
         self._poller = threading.Thread(target=self._poll_always, args=(self._run, call_soon), name="webloom-poll", daemon=True)
@@ -347,7 +367,7 @@ class FleetDownloadHandler(BaseDownloadHandler):
             if self._done:
                 path += "&ack=" + ",".join(self._done)
             try:
-                answer = self._poll_calls.call("GET", path, accept=MEDIA_TYPE, timeout=60.0)
+                answer = self._poll_calls.call("GET", path, accept=MEDIA_TYPE, holds=self._done, timeout=60.0)
                 blocks = read_deliveries(answer.content) if answer.status == 200 else []
             except BrokerUnavailable:
                 return  # this process hung up

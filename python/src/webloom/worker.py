@@ -274,6 +274,13 @@ class Worker:
             if crawl is not None:
                 crawl.ended(value["state"])
 
+        def lost_here() -> None:
+            # A broker that hangs would keep their polls for a minute.
+            if len(self.settings.brokers) > 1:
+                client._elsewhere()
+                for crawl in self._crawls.values():
+                    crawl.poll_again()
+
         hooks = Hooks(
             watch=lambda: {"classNames": sorted([*self._handlers, *self._spiders]), "worker": self._facts},
             knows=self._handlers.__contains__,
@@ -282,6 +289,7 @@ class Worker:
             ended=lambda value: call_here(ended_here, value),
             drain=self._drained,
             ready=self.ready.set,
+            lost=lambda: call_here(lost_here),
             over=lambda: call_here(over.set),
         )
         client = AsyncClient(self.settings.brokers, token=self.settings.token, ca_file=self.settings.ca_file)
