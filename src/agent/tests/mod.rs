@@ -57,7 +57,8 @@ fn kind(outcome: &Outcome) -> Option<FetchErrorKind> {
 
 /// Waits for a condition that something else brings about.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    // On a busy disk a package with 20,000 files takes more than a minute.
+    let deadline = Instant::now() + Duration::from_secs(180);
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
