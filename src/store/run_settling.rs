@@ -313,27 +313,6 @@ impl ReadOp for OverdueJobs {
     }
 }
 
-/// Runs of a job that failed finally and were not retried by another run, the oldest first.
-#[derive(Debug, Clone, Copy)]
-pub struct DeadRuns {
-    /// The job.
-    pub job_id: JobId,
-    /// At most this many.
-    pub limit: usize,
-}
-
-impl ReadOp for DeadRuns {
-    type Output = Vec<Run>;
-
-    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        let again = run::table.filter(run::job_id.eq(self.job_id)).filter(run::retry_of.is_not_null());
-        let repeated: Vec<Identity> = again.select(run::retry_of.assume_not_null()).load(from.conn)?;
-        let failed = run::table.filter(run::job_id.eq(self.job_id)).filter(run::state.eq(RunState::Failed));
-        let rows = failed.filter(run::identity.ne_all(repeated)).order(run::no).limit(self.limit as i64);
-        Ok(rows.select(Run::as_select()).load(from.conn)?)
-    }
-}
-
 /// Runs of any job that failed finally and were not retried by another run, the oldest first. Deleted jobs are left out.
 #[derive(Debug, Clone, Default)]
 pub struct FindDead {
