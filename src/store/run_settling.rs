@@ -313,28 +313,6 @@ impl ReadOp for OverdueJobs {
     }
 }
 
-/// Runs of a job that failed finally and were not retried by another run, the oldest first.
-#[derive(Debug, Clone, Copy)]
-pub struct DeadRuns {
-    /// The job.
-    pub job_id: JobId,
-    /// At most this many.
-    pub limit: usize,
-}
-
-impl ReadOp for DeadRuns {
-    type Output = Vec<Run>;
-
-    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        // Not as a list of values: there may be more of them than a statement may have.
-        let is_dead = "identity NOT IN (SELECT retry_of FROM run WHERE retry_of IS NOT NULL AND job_id = ";
-        let is_dead = diesel::dsl::sql::<diesel::sql_types::Bool>(is_dead).bind::<Text, _>(self.job_id).sql(")");
-        let failed = run::table.filter(run::job_id.eq(self.job_id)).filter(run::state.eq(RunState::Failed));
-        let rows = failed.filter(is_dead).order(run::no).limit(self.limit as i64);
-        Ok(rows.select(Run::as_select()).load(from.conn)?)
-    }
-}
-
 /// Runs of any job that failed finally and were not retried by another run, the oldest first. Deleted jobs are left out.
 #[derive(Debug, Clone, Default)]
 pub struct FindDead {

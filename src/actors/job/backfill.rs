@@ -11,7 +11,7 @@ use crate::domain::trace::TraceContext;
 use crate::protocol::api::TriggerInput;
 use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{DeadRuns, FireOf, InsertRun};
+use crate::store::{FindDead, FireOf, InsertRun};
 
 /// Maximum number of runs of one backfill: the default and the upper limit.
 const USUAL_BACKFILL: usize = 100;
@@ -82,7 +82,8 @@ impl LoadedJob {
     /// Redrives the dead runs of the job: runs that failed for good and were not redriven before.
     pub(super) async fn redrive(&mut self, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
         let job_id = self.living().await?.job.id;
-        let mut dead = self.context.store.read(DeadRuns { job_id, limit: MOST_REDRIVEN + 1 }).await.map_err(|e| problem_of(&e))?;
+        let find = FindDead { job_id: Some(job_id), limit: MOST_REDRIVEN + 1, ..FindDead::default() };
+        let mut dead = self.context.store.read(find).await.map_err(|e| problem_of(&e))?;
         let more = dead.len() > MOST_REDRIVEN;
         dead.truncate(MOST_REDRIVEN);
         let found = dead.iter().map(|run| run.identity).collect();

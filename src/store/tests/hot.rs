@@ -197,19 +197,3 @@ fn columns_hold_what_other_versions_wrote_and_a_damaged_one_is_named() {
         assert_eq!(error.to_string(), "not stored: the database contains an invalid value in column `state`: `asleep`");
     });
 }
-
-#[test]
-fn a_dead_run_is_one_that_no_other_run_repeats() {
-    with_store(|store, _| async move {
-        let job_id = JobId::random();
-        let failed = || Run { state: RunState::Failed, finish_time: Some(T), ..new_run(job_id) };
-        let (dead, repeated) = (failed(), failed());
-        let again = Run { retry_of: Some(repeated.identity), ..new_run(job_id) };
-        let expected = dead.identity;
-        for run in [dead, repeated, again] {
-            store.write(by_hand(run)).await.expect("inserted");
-        }
-        let found = store.read(DeadRuns { job_id, limit: 9 }).await.expect("read");
-        assert_eq!(found.iter().map(|run| run.identity).collect::<Vec<_>>(), [expected]);
-    });
-}
