@@ -221,7 +221,7 @@ fn a_limited_token_has_an_overview() {
         browser.sees("This broker needs a token").await;
         browser.fill("Token", token["text"].as_str().expect("a text")).await;
         browser.click("Sign in").await;
-        browser.sees("Not shown: this token is limited to groups of jobs.").await;
+        browser.sees("This token is limited to groups of jobs.").await;
         lists(&browser, &[&short(&boss).await]).await;
     });
 }
