@@ -94,6 +94,22 @@ def test_a_trigger_that_is_repeated_makes_one_run(webloom_client: Client) -> Non
     assert webloom_client.trigger_job(job).identity == webloom_client.trigger_job(job).identity
 
 
+def test_a_key_of_a_trigger_may_be_any_text() -> None:
+    """The name of a shared Scrapy crawl is such a key."""
+    keys: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        keys.append(dict(request.headers.raw)[b"Idempotency-Key"].decode())
+        return httpx.Response(404)
+
+    with Client("http://127.0.0.1:9") as client:
+        client._http = httpx.Client(transport=httpx.MockTransport(answer))
+        client.idempotency_key = "Frühling"
+        with pytest.raises(ApiError):
+            client.trigger_job("1")
+    assert keys == ["Frühling"]
+
+
 def test_the_other_calls_work(webloom_client: Client) -> None:
     client = webloom_client
     assert client.read_health() == "ok\n"

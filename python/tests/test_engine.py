@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 from support import PATIENCE_S, wait_until
+from webloom import ConfigurationError, WorkerRejected
 from webloom._engine import Engine, Hooks
 from webloom._outbox import Outbox
 from webloom._settings import Settings
@@ -26,10 +28,10 @@ class Fake:
     """A broker: what it received, and how it talks to each connection."""
 
     def __init__(self, talk: Callable[[ServerConnection, Fake], None]) -> None:
-        self.connections = 0
+        self.connections = self.longest = 0
         self.received: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._talk = talk
-        self._server: Server = serve(self._serve, "127.0.0.1", 0)
+        self._server: Server = serve(self._serve, "127.0.0.1", 0, max_size=4 << 20)
         self.url = f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -38,6 +40,7 @@ class Fake:
         try:
             self._talk(socket, self)
             for text in socket:
+                self.longest = max(self.longest, len(text.encode() if isinstance(text, str) else text))
                 self.received.put(json.loads(text))
         except ConnectionClosed:
             pass
@@ -62,6 +65,25 @@ def engine_of(broker: Fake, outbox: Outbox | None = None, **hooks: Any) -> Engin
     all_ = dict.fromkeys(("begin", "start", "ended", "drain", "ready", "lost", "over"), nothing)
     given = Hooks(**{"watch": lambda: watch, "knows": lambda _: True, **all_, **hooks})
     return Engine(Settings.read(broker.url), "3" * 32, "test", 1, given, outbox)
+
+
+def send(socket: ServerConnection, kind: str, value: Any) -> None:
+    socket.send(json.dumps({"t": kind, "v": value}))
+
+
+def welcome_and_order(socket: ServerConnection, fake: Fake) -> None:
+    welcome(socket, fake)
+    send(socket, "tasks", [ORDER])
+
+
+@contextlib.contextmanager
+def running(engine: Engine) -> Iterator[Engine]:
+    engine.begin()
+    try:
+        yield engine
+    finally:
+        engine.drain(0)
+        engine.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -138,3 +160,99 @@ def test_a_result_is_sent_though_the_outbox_cannot_keep_it(broker: Fake, tmp_pat
     finally:
         engine.drain(0)
         engine.join(PATIENCE_S)
+
+
+def test_a_watch_that_the_broker_cannot_store_is_sent_again(broker: Fake) -> None:
+    def talk(socket: ServerConnection, fake: Fake) -> None:
+        welcome(socket, fake)
+        kinds: list[str] = []
+        while kinds.count("watch") < 3:
+            kinds.append(json.loads(socket.recv())["t"])
+            send(socket, "error", {"status": 503, "detail": "the disk is full"})
+        send(socket, "watching", {"classNames": ["f"]})
+
+    broker._talk = talk
+    is_ready = threading.Event()
+    with running(engine_of(broker, ready=is_ready.set)):
+        assert is_ready.wait(PATIENCE_S)
+    assert broker.connections == 1
+
+
+@pytest.mark.parametrize(("status", "error"), [(422, ConfigurationError), (403, WorkerRejected)])
+def test_a_watch_that_is_not_allowed_ends_the_worker(broker: Fake, status: int, error: type[Exception]) -> None:
+    def talk(socket: ServerConnection, fake: Fake) -> None:
+        welcome(socket, fake)
+        send(socket, "error", {"status": status, "detail": "at most 20 tags", "field": "worker.tags"})
+
+    broker._talk = talk
+    engine = engine_of(broker)
+    engine.begin()
+    engine.join(PATIENCE_S)
+    assert isinstance(engine.error, error)
+    assert "at most 20 tags" in str(engine.error)
+
+
+def test_an_error_about_reports_is_none_of_the_watch(broker: Fake) -> None:
+    def talk(socket: ServerConnection, fake: Fake) -> None:
+        welcome(socket, fake)
+        send(socket, "error", {"status": 422, "detail": "no JSON", "field": "[0].result"})
+        send(socket, "watching", {"classNames": ["f"]})
+
+    broker._talk = talk
+    is_ready = threading.Event()
+    with running(engine_of(broker, ready=is_ready.set)) as engine:
+        assert is_ready.wait(PATIENCE_S)
+    assert engine.error is None
+
+
+def test_a_worker_that_is_kicked_stops_its_tasks(broker: Fake) -> None:
+    def talk(socket: ServerConnection, fake: Fake) -> None:
+        welcome(socket, fake)
+        send(socket, "tasks", [ORDER])
+        send(socket, "kicked", {"reason": "it runs wild"})
+
+    broker._talk = talk
+    did: list[str] = []
+
+    def begin(attempt: Attempt) -> None:
+        attempt.ask, attempt.stop = lambda: did.append("ask"), lambda: did.append("stop")
+
+    engine = engine_of(broker, begin=begin)
+    engine.begin()
+    engine.join(PATIENCE_S)
+    assert isinstance(engine.error, WorkerRejected)
+    assert did == ["ask", "stop"]
+
+
+def test_the_largest_report_fits_into_a_message(broker: Fake) -> None:
+    """256 KiB each of result and data, which would be three times as long with escapes."""
+    broker._talk = welcome_and_order
+    value = "я" * (128 * 1024 - 1)
+
+    def begin(attempt: Attempt) -> None:
+        engine.finish(attempt, {**attempt.ref, "state": "success", "result": value, "data": value})
+
+    engine = engine_of(broker, begin=begin)
+    with running(engine):
+        assert broker.next("reports")[0]["data"] == value
+    assert broker.longest <= 1 << 20
+
+
+def test_a_connection_whose_reports_fail_is_made_again(broker: Fake) -> None:
+    broker._talk = welcome_and_order
+
+    def begin(attempt: Attempt) -> None:
+        engine.finish(attempt, {**attempt.ref, "state": "success"})
+
+    engine = engine_of(broker, begin=begin)
+    compose, fails = engine._compose, iter([True])
+
+    def composed() -> Iterable[str]:
+        if next(fails, False):
+            raise RuntimeError("no report can be made")
+        return compose()
+
+    engine._compose = composed  # type: ignore[method-assign]
+    with running(engine):
+        assert broker.next("reports")[0]["state"] == "success"
+    assert broker.connections == 2

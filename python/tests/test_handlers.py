@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 from support import wait_until
 from webloom import ConfigurationError, PermanentError, RetryLater, TaskContext, Worker, current_task
 from webloom._handlers import Handler, Threads, run_in_loop, run_in_thread
-from webloom.task import Attempt, line_of
+from webloom.task import Attempt, RunLogHandler, line_of
 
 
 def context(arguments: Any) -> TaskContext:
@@ -116,6 +117,32 @@ def test_what_a_task_returns_may_change_afterwards() -> None:
     report = reported(lambda: counts, context(None)._attempt)
     counts["b"] = 2
     assert report["result"] == {"a": 1}
+
+
+def test_progress_that_is_said_while_a_report_is_made_goes_into_the_next_one() -> None:
+    class Busy(Attempt):
+        def take_lines(self) -> list[dict[str, Any]]:
+            self.say({"progress": 2})
+            return super().take_lines()
+
+    attempt = Busy(context(None)._attempt.order, lambda: None)
+    attempt.say({"progress": 1})
+    assert attempt.take_report()["progress"] == 1
+    assert attempt.is_dirty
+
+
+def test_a_line_goes_to_the_log_once_though_the_program_has_two_workers() -> None:
+    handlers = [RunLogHandler(), RunLogHandler()]
+    logger = logging.getLogger("test of two workers")
+    for one in handlers:
+        logger.addHandler(one)
+
+    def says() -> None:
+        logger.warning("once")
+
+    attempt = Attempt(context(None)._attempt.order, lambda: None)
+    reported(says, attempt)
+    assert [line["text"] for line in attempt.take_lines()] == ["once"]
 
 
 def test_a_line_is_no_longer_than_the_broker_takes() -> None:

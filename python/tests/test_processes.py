@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,22 @@ def spins(ctx: TaskContext) -> None:
     ctx.progress(1)
     while True:
         pass
+
+
+class Unreadable:
+    """What the process cannot read: it stands for a function in a module that cannot be imported there."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _raise, (self.error,)
+
+    def __call__(self) -> None: ...
+
+
+def _raise(error: type[BaseException]) -> None:
+    raise error("not here")
 
 
 @pytest.fixture
@@ -84,3 +103,41 @@ def test_a_worker_that_ends_leaves_no_process_at_work(processes: Processes) -> N
     wait_until(lambda: run.attempt.is_dirty, "its beginning")
     processes.close()
     assert "code -9" in run.report()["error"]["message"]
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, EOFError, SystemExit])
+def test_a_function_that_its_process_cannot_import_fails_with_the_reason(
+    processes: Processes, error: type[BaseException]
+) -> None:
+    report = Run(processes, Unreadable(error), 1).report()
+    assert report["state"] == "failed"
+    assert f"cannot import its function: {error.__name__}: not here" in report["error"]["message"]
+    assert Run(processes, quick, 2).report()["state"] == "success"
+
+
+UNGUARDED = """
+from webloom import Worker
+
+worker = Worker("http://127.0.0.1:1")
+
+
+@worker.task("f", process=True)
+def f() -> None: ...
+
+
+if __name__ == "__main__":
+    import multiprocessing
+
+    process = multiprocessing.get_context("spawn").Process(target=f)
+    process.start()
+    process.join()
+    raise SystemExit(process.exitcode)
+worker.run()
+"""
+
+
+def test_the_process_of_a_task_does_not_become_a_worker(tmp_path: Path) -> None:
+    (tmp_path / "unguarded.py").write_text(UNGUARDED)
+    ended = subprocess.run([sys.executable, "unguarded.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.returncode == 1
+    assert "the process of a task imports this program" in ended.stderr

@@ -198,6 +198,30 @@ def test_a_spider_is_closed_though_the_end_is_stored_late() -> None:
     assert closed == ["stopped"]
 
 
+def test_a_crawl_whose_attempt_failed_ends_without_being_closed() -> None:
+    """Another attempt of the run follows: the next order to start it must find nothing at work."""
+    closed: list[str] = []
+
+    class Waits:
+        async def _send(self, *_: object) -> None:
+            await asyncio.sleep(60)
+
+        async def append_logs(self, *_: object) -> None: ...
+
+    class Closes(Spider):
+        def closed(self, reason: str) -> None:
+            closed.append(reason)
+
+    async def carried_out() -> None:
+        start = {"identity": "1" * 32, "jobId": "2" * 32, "className": "again", "attempt": 1, "startReturned": True}
+        crawl = Crawl(Waits(), "3" * 32, Closes, start, 1)  # type: ignore[arg-type]
+        asyncio.get_running_loop().call_soon(crawl.ended, "pending")
+        await crawl.carry_out()
+
+    asyncio.run(carried_out())
+    assert closed == []
+
+
 @pytest.mark.parametrize(("status", "spiders"), [(502, 1), (400, 2)])
 def test_a_crawl_goes_on_after_a_call_that_failed(status: int, spiders: int) -> None:
     """The start has returned, so the broker waits for this worker. A standby answers 502 when the leader is lost."""

@@ -21,7 +21,8 @@ function field({ name, label, kind = "text", hint, options, value }) {
 }
 
 // Asks, and does it. `act` gets the values by name; while it throws a problem, the dialog stays and shows it. `word` must
-// be typed, where it is given. The answer is what `act` gave, or undefined if it was not done.
+// be typed, where it is given. The answer is what `act` gave, or undefined if the dialog was left before. Then the signal is aborted that
+// `act` gets too: what was sent is done all the same.
 export function ask({ title, text = [], fields = [], word, action, danger = false, act }) {
   count += 1;
   const all = word === undefined ? fields : [...fields, { name: "word", label: `To confirm, type ${word}` }];
@@ -34,12 +35,13 @@ export function ask({ title, text = [], fields = [], word, action, danger = fals
   if (word !== undefined) form.elements.word.oninput = () => { go.disabled = fold(form.elements.word.value) !== fold(word); };
 
   return new Promise(resolve => {
+    const left = new AbortController();
     form.onsubmit = async event => {
       event.preventDefault();
       go.disabled = true;
       error.hidden = true;
       try {
-        resolve(await act(Object.fromEntries(all.map(({ name }) => [name, form.elements[name].value]))) ?? true);
+        resolve(await act(Object.fromEntries(all.map(({ name }) => [name, form.elements[name].value])), left.signal) ?? true);
         dialog.close();
       } catch (problem) {
         if (!(problem instanceof Problem)) console.error(problem);
@@ -50,6 +52,7 @@ export function ask({ title, text = [], fields = [], word, action, danger = fals
       }
     };
     dialog.onclose = () => {
+      left.abort();
       dialog.remove();
       resolve(undefined);
     };

@@ -88,11 +88,13 @@ export function tick({ path, label }) {
 
 // Several of the same, each on a line of its own. `make(value)` gives { element, fields }, where the paths of fields are
 // the parts after the index.
-export function lines({ path, title, add: addText, empty = "", make, changed = () => {} }) {
+export function lines({ path, title, add: addText, empty = "", make }) {
   const all = [];
   const box = h("div", { class: "lines" });
   const none = h("p", { class: "soft" }, empty);
   const draw = () => { none.hidden = all.length > 0; };
+  // The form around it takes a line that comes or goes for something typed.
+  const changed = () => box.dispatchEvent(new Event("input", { bubbles: true }));
   const add = value => {
     const line = make(value);
     const drop = button("Remove", () => {

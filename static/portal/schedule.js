@@ -49,7 +49,7 @@ function trigger(value = { cron: "" }) {
 export function scheduleOf() {
   const coming = h("div", { class: "preview", "aria-live": "polite" });
   const note = field({ path: "schedule", label: "" }).element.lastChild;
-  const triggers = lines({ path: "schedule.triggers", title: "It runs by itself", add: "Add a trigger", empty: "By hand only, until you add a trigger.", make: trigger, changed: () => look() });
+  const triggers = lines({ path: "schedule.triggers", title: "It runs by itself", add: "Add a trigger", empty: "By hand only, until you add a trigger.", make: trigger });
   const zone = field({ path: "schedule.zone", label: "Time zone", list: "zones", placeholder: "UTC", hint: "The name in which cron and blackouts are meant." });
   const more = SCHEDULE.map(field);
   let base = {};

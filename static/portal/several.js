@@ -6,14 +6,15 @@ import { num } from "./text.js";
 
 const AT_ONCE = 4;
 
-// Does something with each, a few at a time: [{ item, error }].
-async function each(items, act, told) {
+// Does something with each, a few at a time, until the signal: [{ item, error }].
+async function each(items, act, told, signal) {
   const left = items.map((item, i) => [item, i]);
   const results = [];
   const work = async () => {
     for (let next = left.shift(); next; next = left.shift()) {
       const [item, i] = next;
-      results[i] = { item, error: await act(item).then(() => undefined, error => error) };
+      const error = signal.aborted ? new Error("Not done: it was cancelled before.") : await act(item).then(() => undefined, problem => problem);
+      results[i] = { item, error };
       told(results.filter(Boolean).length);
     }
   };
@@ -54,11 +55,17 @@ export function chooser({ noun, key, nameOf, actions, again }) {
   async function start(action, some) {
     const title = `${action.name} ${counted(some.length)}`;
     const progress = h("span", { role: "status" });
-    const results = await ask({
+    let work;
+    await ask({
       title: `${title}?`, fields: action.fields ?? [], action: action.name, danger: action.danger, word: action.danger ? String(some.length) : undefined,
       text: [action.text, some.slice(0, 5).map(nameOf).join(", ") + (some.length > 5 ? ` and ${num(some.length - 5)} more` : ""), progress].filter(Boolean),
-      act: values => each(some, item => action.act(item, values), done => { progress.textContent = `${num(done)} of ${num(some.length)}`; }),
+      act: (values, signal) => {
+        work = each(some, item => action.act(item, values), done => { progress.textContent = `${num(done)} of ${num(some.length)}`; }, signal);
+        return work;
+      },
     });
+    // Of what was begun the results are shown, also if it was cancelled.
+    const results = await work;
     if (!results) return;
     again();
     await show(title, results, nameOf);

@@ -4,7 +4,7 @@ use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
 use crate::support::{journey, until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const EVIL: &str = "<img src=x onerror=\"document.title='harm'\">";
 /// The first words of the rows.
@@ -170,5 +170,86 @@ fn runs_nodes_and_workers_are_sorted_filtered_and_ordered_together() {
         until("a stopped run", || async { (api.state(&runs[1]).await["state"] == "stopped").then_some(()) }).await;
         assert_ne!(api.state(&runs[0]).await["state"], "stopped");
         assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// `Cancel` of what is done with several: what was sent is done, the rest is not, and both are told.
+#[test]
+fn what_is_done_with_several_jobs_can_be_cancelled() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let names = ["a", "b", "c", "d", "e", "f"];
+        for name in names {
+            job(&api, name, "night").await;
+        }
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs", broker.url)).await;
+        lists(&browser, &names).await;
+        for name in names {
+            choose(&browser, name).await;
+        }
+        let hold = "const real = window.fetch; window.held = []; window.fetch = async (path, options) => { \
+            if (String(path).endsWith('/disable')) await new Promise(go => window.held.push(go)); \
+            return real(path, options); };";
+        browser.run(hold, json!([])).await;
+        browser.click("Disable …").await;
+        browser.click("Disable").await;
+        browser.gives("four calls", "return window.held.length === 4;", json!([])).await;
+        browser.click("Cancel").await;
+        browser.run("window.held.forEach(go => go());", json!([])).await;
+        browser.sees("4 of 6 done, 2 failed.").await;
+        let told = results(&browser).await;
+        assert!(told[4][1].contains("cancelled") && told[5][1].contains("cancelled"), "{told:?}");
+        let (_, jobs) = api.get("/api/v1/jobs?enabled=true&sort=name").await;
+        assert_eq!(jobs["items"].as_array().map(Vec::len), Some(2), "{jobs}");
+    });
+}
+
+/// The overview of a token that is limited to groups: its runs, and a word on what it does not see.
+#[test]
+fn a_limited_token_has_an_overview() {
+    journey(async {
+        let broker = Broker::start(&["--token", "boss-token"], "");
+        let boss = Api::new(&broker.url).with_token("boss-token");
+        let night = job(&boss, "nightly", "night").await;
+        boss.post(&format!("/api/v1/jobs/{night}/trigger"), &json!({})).await;
+        let (status, token) = boss.post("/api/v1/tokens", &json!({ "name": "n", "role": "readonly", "groups": ["night"] })).await;
+        assert_eq!(status, 201, "{token}");
+        let browser = Browser::start().await;
+        browser.open(&broker.url).await;
+        browser.sees("This broker needs a token").await;
+        browser.fill("Token", token["text"].as_str().expect("a text")).await;
+        browser.click("Sign in").await;
+        browser.sees("This token is limited to groups of jobs.").await;
+        lists(&browser, &[&short(&boss).await]).await;
+    });
+}
+
+/// The only run, as the lists write its id.
+async fn short(api: &Api) -> String {
+    let (_, runs) = api.get("/api/v1/runs").await;
+    let identity = runs["items"][0]["identity"].as_str().expect("an identity");
+    format!("{}…{}", &identity[..4], &identity[26..])
+}
+
+/// A line that is removed from a form is something that is not saved.
+#[test]
+fn a_form_without_one_of_its_lines_is_not_left_unasked() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let id = job(&api, "walk", "night").await;
+        let path = format!("/api/v1/jobs/{id}");
+        let plan: Value = json!({ "schedule": { "triggers": [{ "every": 3_600_000 }] } });
+        assert_eq!(api.put(&path, &plan).await.0, 200);
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs/{id}/edit", broker.url)).await;
+        browser.sees("It would run next").await;
+        browser.click("Remove").await;
+        browser.sees("By hand only, until you add a trigger.").await;
+        let asked = "window.asked = 0; window.confirm = () => { window.asked += 1; return false; }; location.hash = '/runs';";
+        browser.run(asked, json!([])).await;
+        browser.gives("a question", "return window.asked === 1 && location.hash.endsWith('/edit');", json!([])).await;
     });
 }

@@ -60,7 +60,7 @@ class _Prepared:
     def __init__(self, calls: _Shared, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content: bytes | None):
         self.path = path
         self.method = method
-        self.headers = {"Accept": "application/json"}
+        self.headers = httpx.Headers({"Accept": "application/json"}, encoding="utf-8")
         self.params: dict[str, str] = {}
         for name, value in (query or {}).items():
             if value is not None:

@@ -68,7 +68,9 @@ class Crawl:
         self._leaving.set()
 
     def ended(self, state: str) -> None:
-        """The broker has said that the run is over."""
+        """The broker has said that the run is over, or this attempt of it: then it is in another state."""
+        if state not in FINAL_STATES:
+            return self.stop()
         self.state = state
         self._leaving.set()
 

@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -24,12 +24,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from ._outbox import Outbox
 from ._settings import Backoff, Settings
-from .errors import WorkerRejected
+from .errors import ConfigurationError, WorkerRejected
 from .task import Attempt, Key, key_of, ref_of
 
 log = logging.getLogger("webloom.worker")
 
-#: Characters of one message of reports; the broker takes 1 MiB.
+#: Bytes of one message of reports; the broker takes 1 MiB.
 MOST_MESSAGE = 800_000
 #: How often a last report is sent alone, after a refusal, before it is given up; and characters of the message that says so.
 MOST_REFUSALS, MOST_ERROR = 3, 2_000
@@ -41,7 +41,8 @@ SAY_S = 0.5
 #: Seconds after the end of a drain at which tasks that were cancelled are stopped, and at which the worker leaves anyhow.
 POLITE_S, LAST_S = 2.0, 5.0
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+# With characters as they are: escaped, a result that the broker takes could be longer than a message.
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 @dataclass
@@ -94,6 +95,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket: ClientConnection | None = None
         self._is_watching = False
+        self._watch_timer: asyncio.TimerHandle | None = None
         self._was_connected = False
         self._separate_reports = False
         self._draining_until: float | None = None
@@ -188,6 +190,12 @@ class Engine:
                     await asyncio.wait_for(self._leave.wait(), pause)
         finally:
             keeper.cancel()
+            # What is at work here is another worker's now, or soon.
+            for attempt in self.tasks.values():
+                attempt.cancel("the worker has ended")
+                if not attempt.stopped:
+                    attempt.stopped = True
+                    attempt.stop()
 
     def _refused(self, address: str, error: InvalidStatus) -> None:
         status = error.response.status_code
@@ -228,7 +236,8 @@ class Engine:
                     message = json.loads(text)
                     kind, value = message.get("t"), message.get("v")
                     if kind == "welcome":
-                        self._was_connected = True
+                        # It comes again when the broker has had to rebuild what it knows of this worker.
+                        self._was_connected, self._is_watching = True, False
                         self._separate_reports = bool(value.get("separateReports"))
                         self._refusal = None
                         self._heartbeat_s, self._offline_s = value["heartbeat"] / 1000, value["offline"] / 1000
@@ -236,8 +245,8 @@ class Engine:
                         for unsettled in self.unsettled.values():
                             unsettled.sent_at, unsettled.first_sent_at = 0.0, None
                         self._sends_again = True
-                        sender = asyncio.create_task(self._send_reports(socket))
-                        beater = asyncio.create_task(self._send_heartbeats(socket))
+                        sender = sender or asyncio.create_task(self._guarded(self._send_reports, socket))
+                        beater = beater or asyncio.create_task(self._guarded(self._send_heartbeats, socket))
                         self._out.set()
                     elif kind == "watching":
                         if not self._is_watching:
@@ -246,6 +255,8 @@ class Engine:
                             names = ",".join(value["classNames"])
                             log.info("connected broker=%s worker_id=%s watches=%s", address, self.worker_id, names)
                             self.hooks.ready()
+                    elif kind == "error" and not self._is_watching:
+                        self._watch_refused(value or {}, backoff)
                     elif kind == "kicked":
                         raise WorkerRejected(f"an operator kicked this worker: {value.get('reason') or 'no reason given'}")
                     else:
@@ -254,6 +265,20 @@ class Engine:
                 for task in (sender, beater):
                     if task is not None:
                         task.cancel()
+
+    def _watch_refused(self, problem: dict[str, Any], backoff: Backoff) -> None:
+        """An error before `watching`. Without a watch the broker gives this worker nothing."""
+        status, detail = problem.get("status", 400), problem.get("detail") or problem.get("title") or "no detail"
+        field = str(problem.get("field") or "")
+        if not self._separate_reports or field.startswith("["):
+            self._take("error", problem)  # it is about reports
+        elif status == 403:
+            raise WorkerRejected(f"the broker refused this worker: {detail}")
+        elif status < 500 and status != 429:
+            raise ConfigurationError(f"the broker does not take what this worker says of itself: {field}: {detail}")
+        elif self._loop is not None and (self._watch_timer is None or self._watch_timer.when() <= self._loop.time()):
+            log.warning("broker cannot store what this worker watches, trying again error=%s", detail)
+            self._watch_timer = self._loop.call_later(backoff.next(), self._watch_again)
 
     def _take(self, kind: str, value: Any) -> None:
         if kind == "tasks":
@@ -377,6 +402,14 @@ class Engine:
                 call()
         self._out.set()
 
+    async def _guarded(self, work: Callable[[ClientConnection], Coroutine[Any, Any, None]], socket: ClientConnection) -> None:
+        """Ends the connection if its work fails: without it nothing would be reported any more, and leases would go on."""
+        try:
+            await work(socket)
+        except Exception:
+            log.exception("the connection has failed, connecting again")
+            socket.transport.abort()
+
     # Reports.
 
     async def _send_reports(self, socket: ClientConnection) -> None:
@@ -433,18 +466,18 @@ class Engine:
             return
         if self._refusal is None:
             all_ = _encode(reports)
-            if len(all_) <= MOST_MESSAGE:
+            if _size(all_) <= MOST_MESSAGE:
                 yield f'{{"t":"reports","v":{all_}}}'
                 return
         parts: list[str] = []
         size = 0
         for report in reports:
             part = _encode(report)
-            if parts and (size + len(part) > MOST_MESSAGE or self._refusal is not None):
+            if parts and (size + _size(part) > MOST_MESSAGE or self._refusal is not None):
                 yield f'{{"t":"reports","v":[{",".join(parts)}]}}'
                 parts, size = [], 0
             parts.append(part)
-            size += len(part) + 1
+            size += _size(part) + 1
         yield f'{{"t":"reports","v":[{",".join(parts)}]}}'
 
     # Leases.
@@ -463,7 +496,7 @@ class Engine:
 
     def _watch_again(self) -> None:
         socket = self._socket
-        if socket is not None and self._is_watching and self._loop is not None:
+        if socket is not None and self._loop is not None:
 
             async def send() -> None:
                 with contextlib.suppress(ConnectionClosed):
@@ -575,6 +608,11 @@ class Engine:
         self._leave.set()
         if self._socket is not None:
             await self._socket.close()
+
+
+def _size(text: str) -> int:
+    """Its bytes in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def warning_s(lease_s: float) -> float:

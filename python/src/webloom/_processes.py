@@ -6,6 +6,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -14,8 +15,6 @@ from typing import Any
 
 from ._handlers import Handler, ended, run_in_thread
 from .task import Attempt, RunLogHandler, _nothing
-
-log = logging.getLogger("webloom.worker")
 
 
 class Processes:
@@ -70,6 +69,9 @@ class Processes:
                     attempt.say(value)
                 elif kind == "line":
                     attempt.line(value)
+                elif kind == "broken":
+                    value = ended(attempt, RuntimeError(f"the process of the task cannot import its function: {value}"))
+                    break
                 else:
                     break
             # From now on the process may be another attempt's.
@@ -131,30 +133,28 @@ def _serve(connection: Connection, level: int) -> None:
     def listen() -> None:
         while True:
             try:
-                message = connection.recv()
+                data = connection.recv_bytes()
             except (EOFError, OSError):
                 os._exit(1)  # the worker is gone, and nobody waits for the result
-            except Exception as error:  # the function cannot be imported here
-                message = ("broken", error)
+            try:
+                message = pickle.loads(data)
+            except BaseException as error:  # the function cannot be imported here
+                send(("broken", f"{type(error).__name__}: {error}"))
+                continue
             if message[0] == "cancel":
                 _, key, reason = message
                 for attempt in current:
                     if attempt.key == key:
                         attempt.cancel(reason or "cancelled")
             else:
-                if message[0] == "run":
-                    # Here, so that a `cancel` that follows at once finds it.
-                    current[:] = [_Remote(message[-1], send)]
+                # Here, so that a `cancel` that follows at once finds it.
+                current[:] = [_Remote(message[-1], send)]
                 orders.append(message)
                 arrived.release()
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
         arrived.acquire()
-        kind, *order = orders.pop()
-        if kind == "broken":
-            log.error("a task cannot be imported in its process: %s", order[0])
-            os._exit(3)
-        name, function, unpack, _ = order
+        _, name, function, unpack, _ = orders.pop()
         handler = Handler.of(name, function, process=True, unpack=unpack)
         run_in_thread(handler, current[0], lambda _, report: send(("end", report)))

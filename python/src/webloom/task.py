@@ -118,7 +118,8 @@ class Attempt:
                 size += len(self._lines[count]["text"])
                 count += 1
             taken, self._lines = self._lines[:count], self._lines[count:]
-            self.is_dirty = bool(self._lines)
+            # Progress may have been said since the last report was made.
+            self.is_dirty = bool(self._lines or self._progress)
             return taken
 
     def take_report(self) -> dict[str, Any]:
@@ -311,6 +312,9 @@ class RunLogHandler(logging.Handler):
         context = _current.get()
         sink = context._attempt.line if context is not None else _log_sink.get()
         if sink is None or record.name.startswith(("webloom.worker", "httpx", "httpcore", "websockets")):
+            return
+        # Each worker of a program has such a handler.
+        if record.__dict__.setdefault("_webloom_handler", self) is not self:
             return
         try:
             text = self.format(record)

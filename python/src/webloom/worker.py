@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -148,7 +149,8 @@ class Worker:
 
         Raises:
             WorkerRejected: the broker does not want this worker.
-            ConfigurationError: nothing to do: there are neither tasks nor spiders.
+            ConfigurationError: nothing to do: there are neither tasks nor spiders. Or the broker does not take the name, the
+                group, the version or the tags.
         """
         asyncio.run(self._run())
 
@@ -226,6 +228,11 @@ class Worker:
             raise ConfigurationError("this worker has neither tasks nor spiders")
         if self._engine is not None:
             raise ConfigurationError("this worker runs already")
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            # A process of a task imports the program. It must not become a worker too, at which the task never begins.
+            raise ConfigurationError(
+                'start the worker under `if __name__ == "__main__":`: the process of a task imports this program'
+            )
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
         outbox = None if self._outbox_path is None else Outbox(self._outbox_path)
@@ -253,8 +260,12 @@ class Worker:
 
         def start_here(value: dict[str, Any]) -> None:
             identity, known = value["identity"], self._spiders.get(value["className"])
-            if identity in self._crawls or known is None or self._is_stopping:
-                return  # it is at work, or the next worker's
+            if identity in self._crawls:
+                if self._crawls[identity].run.attempt < value.get("attempt", 1):
+                    self._crawls[identity].stop()  # that attempt is over; the broker repeats the order
+                return
+            if known is None or self._is_stopping:
+                return  # it is the next worker's
             assert self.worker_id is not None
             crawl = Crawl(client, self.worker_id, known[0], value, known[1])
             self._crawls[identity] = crawl
