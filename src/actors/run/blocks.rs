@@ -191,7 +191,7 @@ impl RunActor {
             }
             let node = index.node_id;
             if !this.context.store.has_room(pack.len()) {
-                this.kind.cache.put_leased(seq, payload);
+                this.keep(seq, payload);
                 return reply.send(Err(Problem::busy("write queue is full; retry later")));
             }
             if index.part && index.results.is_empty() && index.back.is_empty() {
@@ -210,7 +210,7 @@ impl RunActor {
                 Ok(Meaning::Part { index, pack, parted, stays }) => this.store_part(seq, (index, pack), (parted, stays), reply, ctx),
                 Ok(Meaning::Back { index, pack, done, back }) => this.store_back(seq, (index, pack), (done, back), reply, ctx),
                 Err(problem) => {
-                    this.kind.cache.put_leased(seq, payload);
+                    this.keep(seq, payload);
                     this.refused(seq, node, &problem, ctx);
                     reply.send(Err(problem));
                 }

@@ -210,7 +210,7 @@ impl RunActor {
     }
 
     /// Caches the requests of a block that waits or is at a node.
-    fn keep(&mut self, seq: Seq, payload: Payload) {
+    pub(super) fn keep(&mut self, seq: Seq, payload: Payload) {
         self.kind.cache.put_leased(seq, payload);
         if self.kind.frontier.phase(seq) != Some(Phase::Using) {
             self.kind.cache.put_back(seq);
