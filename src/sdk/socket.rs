@@ -105,7 +105,7 @@ impl Session {
         let in_hand = self.tasks.connected(began);
         let mut is_closed = self.tasks.is_closed();
         send(&mut socket, [self.watch(in_hand, is_closed)], OFFLINE).await?;
-        let (mut heard, mut offline) = (Instant::now(), OFFLINE);
+        let (mut heard, mut offline, mut is_welcome) = (Instant::now(), OFFLINE, false);
         // One timer for everything that is sent at a set time, reset only when that time changes.
         let mut timer = std::pin::pin!(tokio::time::sleep_until(self.tasks.wake_at()));
         loop {
@@ -150,6 +150,10 @@ impl Session {
                     Ok(ToWorker::Welcome { heartbeat: every, offline: after, .. }) => {
                         self.tasks.set_heartbeat(Duration::from_millis(every.max(10)));
                         offline = Duration::from_millis(after.max(100));
+                        // The broker has rebuilt the actor of this worker, which does not know what the worker watches.
+                        if std::mem::replace(&mut is_welcome, true) {
+                            send(&mut socket, [self.watch(self.tasks.in_hand(), is_closed)], offline).await?;
+                        }
                     }
                     Ok(ToWorker::Kicked { reason }) => return Err(Lost::Refused(Error::Kicked(reason))),
                     Ok(message) => {

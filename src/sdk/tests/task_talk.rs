@@ -1,8 +1,9 @@
 //! Reports of tasks before they end.
 
 use super::broker::{Broker, block_on, order};
+use crate::domain::ids::WorkerId;
 use crate::protocol::task::{TaskOrder, TaskReport, TaskState};
-use crate::protocol::worker::FromWorker;
+use crate::protocol::worker::{FromWorker, ToWorker};
 use crate::sdk::{Level, TaskContext, TaskResult};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -105,5 +106,25 @@ fn a_task_knows_what_it_was_ordered() {
         assert_eq!((attempt, instance, instances, has_deadline), (2, 3, 5, true));
         assert!(trace.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && trace.ends_with("-01") && trace.len() == 55, "{trace}");
         assert!(worker.stop().await.is_ok());
+    });
+}
+
+#[test]
+fn a_second_welcome_is_answered_with_what_the_worker_watches() {
+    async fn waits(_: TaskContext) -> TaskResult {
+        std::future::pending().await
+    }
+    block_on(async {
+        let broker = Broker::start();
+        let worker = broker.employ(|worker| worker.task("waits", waits)).await;
+        let task = order("waits");
+        broker.order(&task);
+        let has_it = |message: &FromWorker| matches!(message, FromWorker::Heartbeat { tasks: Some(tasks) } if *tasks == [task.task()]);
+        broker.until("it runs", |state| state.heard().any(has_it)).await;
+        // The broker has rebuilt the actor of the worker.
+        broker.say(&ToWorker::Welcome { worker_id: WorkerId::random(), heartbeat: 20, offline: 3_000, separate_reports: true });
+        let is_it = |message: &FromWorker| matches!(message, FromWorker::Watch { tasks, .. } if *tasks == [task.task()]);
+        broker.until("it watches again, with the task", |state| state.heard().any(is_it)).await;
+        drop(worker);
     });
 }
