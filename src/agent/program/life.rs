@@ -81,6 +81,8 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
 async fn begin(programs: &Programs, program: &Program) -> Result<(Option<Child>, Started), ProgramReport> {
     let refused = |error: ProgramError| program.last(ProgramState::Refused, Timestamp::now(), Some(error), None);
     let spawn = |message: String| refused(refusal(ProgramErrorKind::Spawn, message));
+    // An earlier agent may have accepted the order, with other settings.
+    programs.check_allowed().map_err(refused)?;
     let mut order = program.record.borrow().order.clone();
     if programs.sink.is_some() {
         // What the program does belongs to its span here.
