@@ -143,7 +143,7 @@ async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Chil
     let mut command = Command::new(own);
     // Without the agent's environment: it may hold the token, and processes of the same user can read it.
     command.args(arguments).arg(&program.folder).env_clear();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).kill_on_drop(false);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(false);
     let mut child = command.spawn()?;
     if let Some(stderr) = child.stderr.take() {
         let mut lines = BufReader::new(stderr).lines();
