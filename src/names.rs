@@ -33,7 +33,8 @@ pub struct Names {
 }
 
 struct Dns {
-    resolver: TokioResolver,
+    /// `None`: the name servers are not known, and the system resolves all names.
+    resolver: Option<TokioResolver>,
     files: [Option<SystemTime>; FILES.len()],
     looked: Instant,
 }
@@ -88,15 +89,13 @@ impl Names {
         let mut dns = self.dns.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = dns.as_mut().is_none_or(|dns| dns.has_changed());
         if is_old {
-            *dns = match resolver(&self.servers) {
-                Ok(resolver) => Some(Dns { resolver, files: times(), looked: Instant::now() }),
-                Err(error) => {
-                    log::warn!("name servers unknown, names are resolved by the system error={error}");
-                    None
-                }
-            };
+            // The times come first: a change after them is noticed.
+            let (files, looked) = (times(), Instant::now());
+            let found = resolver(&self.servers);
+            let found = found.inspect_err(|error| log::warn!("name servers unknown, names are resolved by the system error={error}"));
+            *dns = Some(Dns { resolver: found.ok(), files, looked });
         }
-        dns.as_ref().map(|dns| dns.resolver.clone())
+        dns.as_ref().and_then(|dns| dns.resolver.clone())
     }
 }
 

@@ -133,8 +133,8 @@ pub async fn read(response: Response, mut answer: Answer, mut reading: Reading) 
 /// The body, and whether content codings were undone.
 async fn read_body(mut response: Response, reading: &mut Reading) -> Result<(Bytes, bool), FetchError> {
     if response.headers().contains_key(CONTENT_ENCODING) {
-        // A response without a body, for example to HEAD, may name any coding.
-        let Some(first) = reading.in_time(next_chunk(&mut response)).await? else { return Ok((Bytes::new(), true)) };
+        // A response without a body, for example to HEAD, may name any coding: its headers describe a body that was not sent.
+        let Some(first) = reading.in_time(next_chunk(&mut response)).await? else { return Ok((Bytes::new(), false)) };
         let codings = codings(response.headers())?;
         return Ok((decode(&mut response, first, &codings, reading).await?, true));
     }

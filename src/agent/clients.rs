@@ -19,6 +19,7 @@ use reqwest::cookie::{CookieStore as _, Jar};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue, SET_COOKIE, USER_AGENT};
 use reqwest::{Client, Proxy, Url, redirect};
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,11 @@ const MOST_CLIENTS: usize = 16;
 /// Long, because a client's cookies are lost with it.
 const SITE_IDLE: Duration = Duration::from_secs(600);
 const CONNECTION_IDLE: Duration = Duration::from_secs(30);
+/// Cookies of a site that are kept; others are ignored. Browsers keep as many of a domain. A cookie without a path counts once for each
+/// folder of the site.
+const MOST_COOKIES: usize = 180;
+/// Longer `Set-Cookie` headers are ignored: browsers permit 4,096 bytes for a cookie, and 1,024 for an attribute.
+const MOST_COOKIE_BYTES: usize = 8_192;
 /// Limit of response headers; the client's default of 100 is less than some sites send.
 const MOST_HEADERS: usize = 512;
 /// The same limit for HTTP/2, in bytes.
@@ -164,6 +170,8 @@ impl Clients {
 pub struct Site {
     /// The cookies that the site may change; `None` if the run's cookies are fixed.
     jar: Option<Jar>,
+    /// What identifies each of these cookies.
+    cookies: RefCell<HashSet<String>>,
     /// Hosts for which the run's cookies are already in the jar.
     given: RefCell<Vec<Box<str>>>,
     clients: RefCell<Vec<(Needs, Client)>>,
@@ -194,6 +202,7 @@ impl Site {
     fn new(settings: &DownloadSettings) -> Self {
         Self {
             jar: (settings.cookie_mode == CookieMode::Initial).then(Jar::default),
+            cookies: RefCell::default(),
             given: RefCell::default(),
             clients: RefCell::default(),
             requests: Cell::new(0),
@@ -244,9 +253,14 @@ impl Site {
 
     /// Stores the cookies that a response from this URL sets.
     pub fn keep_cookies(&self, url: &Url, headers: &HeaderMap) {
-        if let Some(jar) = &self.jar {
-            jar.set_cookies(&mut headers.get_all(SET_COOKIE).iter(), url);
-        }
+        let Some(jar) = &self.jar else { return };
+        let mut known = self.cookies.borrow_mut();
+        let mut is_kept = |line: &HeaderValue| {
+            let identity = cookie_identity(&String::from_utf8_lossy(line.as_bytes()), url);
+            known.contains(&identity) || known.len() < MOST_COOKIES && known.insert(identity)
+        };
+        let lines = headers.get_all(SET_COOKIE).iter();
+        jar.set_cookies(&mut lines.filter(|line| line.len() <= MOST_COOKIE_BYTES && is_kept(line)), url);
     }
 
     /// The cookies for a URL. The run's own cookies, `initial`, are sent only if the URL is `in_scope`.
@@ -287,6 +301,24 @@ impl Site {
         self.next_start.set(Some(start + Duration::from_millis(sleep_time)));
         tokio::time::sleep_until(start).await;
     }
+}
+
+/// What distinguishes a cookie from others (RFC 6265, section 5.3): its domain, its path and its name.
+fn cookie_identity(line: &str, url: &Url) -> String {
+    let mut parts = line.split(';').map(|part| part.split_once('=').map_or((part.trim(), ""), |(name, value)| (name.trim(), value.trim())));
+    let (name, _) = parts.next().unwrap_or_default();
+    let (mut domain, mut path) = (url.host_str().unwrap_or_default(), "");
+    for (attribute, value) in parts {
+        if attribute.eq_ignore_ascii_case("domain") {
+            domain = value;
+        } else if attribute.eq_ignore_ascii_case("path") {
+            path = value;
+        }
+    }
+    if !path.starts_with('/') {
+        path = url.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+    }
+    format!("{domain} {path} {name}")
 }
 
 /// The cookies in the value of a `Cookie` header.

@@ -229,7 +229,7 @@ impl Agent {
                 () = stop.as_mut() => break,
             }
         }
-        self.drained(&self.ending(false)).await;
+        self.drained_without_socket(&self.ending(false)).await;
         Ok(())
     }
 
@@ -254,6 +254,12 @@ impl Agent {
         } else {
             let _ = tokio::time::timeout_at(quiet, self.holdings.emptied()).await;
         }
+    }
+
+    /// The same without a socket. Results need none. The next agent in this directory, if any, reports the ends of programs.
+    async fn drained_without_socket(&self, ending: &Ending) {
+        let quiet = ending.since + self.config.waits.drain;
+        let _ = tokio::join!(self.programs_over(ending), tokio::time::timeout_at(quiet, self.holdings.emptied()));
     }
 
     /// Waits until no program is running, unless programs should stay.

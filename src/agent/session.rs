@@ -126,8 +126,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
         if let Err(why) = step {
             return match course {
                 Course::End(ending, reason) => {
-                    // The next agent in this directory, if any, reports to the broker.
-                    agent.programs_over(&ending).await;
+                    agent.drained_without_socket(&ending).await;
                     reason.map_or(End::Stopped, End::Left)
                 }
                 Course::On | Course::Drain(_) => End::Lost(why, is_welcome),

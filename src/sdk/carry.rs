@@ -59,11 +59,20 @@ pub(crate) async fn carry(
     let mut in_hand: HashMap<BlockId, usize> = HashMap::new();
     let mut poll: Option<LocalBoxFuture<'_, _>> = None;
     let mut unreadable = Backoff::new(PAUSES.0, PAUSES.1);
+    // Before the next poll.
+    let mut pause = None;
     let over = loop {
         let has_room = at_work.is_empty() || in_hand.values().sum::<usize>() < MOST_IN_HAND;
         if poll.is_none() && at_work.len() < in_flight && has_room {
             let (most, holds) = (in_flight - at_work.len(), in_hand.keys().copied().collect::<Vec<_>>());
-            poll = Some(async move { run.client.poll(run.identity(), worker, most, &holds).await }.boxed_local());
+            let pause = pause.take();
+            let next = async move {
+                if let Some(pause) = pause {
+                    tokio::time::sleep(pause).await;
+                }
+                run.client.poll(run.identity(), worker, most, &holds).await
+            };
+            poll = Some(next.boxed_local());
         }
         let polled = async {
             match &mut poll {
@@ -98,7 +107,7 @@ pub(crate) async fn carry(
                     }
                     Err(error) => {
                         log::warn!("cannot read blocks, polling again run_id={}: {error}", run.identity());
-                        tokio::time::sleep(unreadable.pause(None)).await;
+                        pause = Some(unreadable.pause(None));
                     }
                 }
                 if let Some(state) = answer.state.filter(|state| state.is_final()) {

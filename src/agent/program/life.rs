@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
 
 /// Interval between checks of the program's files.
 const TICK: Duration = Duration::from_millis(25);
@@ -81,6 +82,8 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
 async fn begin(programs: &Programs, program: &Program) -> Result<(Option<Child>, Started), ProgramReport> {
     let refused = |error: ProgramError| program.last(ProgramState::Refused, Timestamp::now(), Some(error), None);
     let spawn = |message: String| refused(refusal(ProgramErrorKind::Spawn, message));
+    // An earlier agent may have accepted the order, with other settings.
+    programs.check_allowed().map_err(refused)?;
     let mut order = program.record.borrow().order.clone();
     if programs.sink.is_some() {
         // What the program does belongs to its span here.
@@ -141,7 +144,7 @@ async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Chil
     let mut command = Command::new(own);
     // Without the agent's environment: it may hold the token, and processes of the same user can read it.
     command.args(arguments).arg(&program.folder).env_clear();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).kill_on_drop(false);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(false);
     let mut child = command.spawn()?;
     if let Some(stderr) = child.stderr.take() {
         let mut lines = BufReader::new(stderr).lines();
@@ -162,7 +165,7 @@ async fn find(program: &Program) -> Result<(Option<Child>, Started), ProgramRepo
     if is_ours {
         return over_or_lost(program).await;
     }
-    let deadline = tokio::time::Instant::now() + STARTING;
+    let deadline = Instant::now() + STARTING;
     loop {
         match launch::read::<Started>(folder, STATE) {
             Ok(Some(started)) if started.launcher.is_alive() => return Ok((None, started)),
@@ -170,7 +173,7 @@ async fn find(program: &Program) -> Result<(Option<Child>, Started), ProgramRepo
                 program.report.borrow_mut().pid = u32::try_from(started.program.pid).ok();
                 return over_or_lost(program).await;
             }
-            _ if tokio::time::Instant::now() > deadline => return over_or_lost(program).await,
+            _ if Instant::now() > deadline => return over_or_lost(program).await,
             _ => tokio::time::sleep(TICK).await,
         }
     }
@@ -200,13 +203,24 @@ async fn lost(program: &Program) -> ProgramReport {
 /// Forwards its output and the order to end, until it has ended.
 async fn carry(program: &Program, teller: &mut Teller, mut child: Option<Child>, started: Started) -> ProgramReport {
     let mut told: Option<u64> = None;
+    let mut untold_since: Option<Instant> = None;
     let mut ticks: u32 = 0;
     loop {
         let order = program.ending.borrow().clone();
         if let Some(order) = order.filter(|order| told.is_none_or(|grace| order.grace_ms < grace)) {
             match launch::write_durable(&program.folder, END, &order) {
                 Ok(()) => told = Some(order.grace_ms),
-                Err(error) => log::error!("cannot write the order to end a program folder={} error={error}", program.folder.display()),
+                // Perhaps the program has filled the disk.
+                Err(error) => {
+                    let since = untold_since.get_or_insert_with(|| {
+                        log::error!("cannot write the order to end a program folder={} error={error}", program.folder.display());
+                        launch::ask_to_end(started.program);
+                        Instant::now()
+                    });
+                    if since.elapsed() >= Duration::from_millis(order.grace_ms) {
+                        launch::kill_launcher(started.launcher);
+                    }
+                }
             }
         }
         teller.tell();

@@ -148,9 +148,7 @@ impl Programs {
 
     /// Checks that the agent's own settings allow this order.
     fn check(&self, order: &ProgramOrder) -> Result<PathBuf, ProgramError> {
-        if !self.settings.are_allowed {
-            return Err(refusal(ProgramErrorKind::Forbidden, "this agent does not start programs: its setting `applications` is off"));
-        }
+        self.check_allowed()?;
         let Some(home) = &self.home else { return Err(refusal(ProgramErrorKind::Forbidden, "this agent has no data directory")) };
         if let Some(why) = &*self.closed.borrow() {
             return Err(refusal(ProgramErrorKind::Busy, why.clone()));
@@ -166,6 +164,13 @@ impl Programs {
             ));
         }
         Ok(home.clone())
+    }
+
+    fn check_allowed(&self) -> Result<(), ProgramError> {
+        if self.settings.are_allowed {
+            return Ok(());
+        }
+        Err(refusal(ProgramErrorKind::Forbidden, "this agent does not start programs: its setting `applications` is off"))
     }
 
     /// Accepts an order: its record is on disk before any reply.

@@ -167,6 +167,8 @@ async fn bodies_are_bytes_and_odd_heads_are_understood() {
     let head = serde_json::json!({ "url": site.url("/head"), "method": "HEAD" }).to_string();
     let head = Downloader::new(&config()).fetch(&rules(once()), &head).await;
     assert_eq!((head.answer.error, head.answer.status), (None, 200));
+    let headers = &head.answer.head.headers;
+    assert!(headers.contains(&("content-length".into(), "77".into())), "the length of the body that was not sent: {headers:?}");
 }
 
 #[actix_rt::test]

@@ -316,3 +316,30 @@ async fn a_site_that_never_answers_does_not_keep_it_from_stopping() {
     assert!(broker.seen().packs.is_empty());
     broker.server.stop(false).await;
 }
+
+#[actix_rt::test]
+async fn results_are_reported_although_the_socket_is_lost_while_it_stops() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |_| {
+        assert!(held.wait(Duration::from_secs(20)));
+        answer(200, "", "")
+    });
+    let mut config = broker.config();
+    config.waits.drain = Duration::from_secs(20);
+    let Running { stop, ended } = Running::start(config);
+    let session = broker.session(0).await;
+    session.do_send(as_text(&of(DownloadSettings::default(), vec![site.url("/")])));
+    until("it is asked for", || site.hits().len() == 1).await;
+    stop.send(()).expect("it runs");
+    let beats = broker.seen().heartbeats.len();
+    until("it beat again", || broker.seen().heartbeats.len() > beats + 1).await;
+    session.do_send(Say::Hang);
+    until("the socket is gone", || !session.connected()).await;
+    gate.open();
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it ends").expect("no panic").expect("a clean end");
+    assert_eq!(broker.seen().packs.len(), 1);
+    assert_eq!(broker.seen().sessions.len(), 1, "it does not come back");
+    broker.server.stop(false).await;
+}

@@ -7,6 +7,7 @@ use crate::config::agent::AgentConfig;
 use crate::domain::settings::{CookieMode, DownloadSettings};
 use futures_util::future::join_all;
 use reqwest::Url;
+use reqwest::header::{HeaderValue, SET_COOKIE};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,26 @@ async fn initial_cookies_are_a_beginning() {
     let hits = site.hits();
     assert_eq!(cookies(&hits[0]), set(["who=me", "old=1"]));
     assert_eq!(cookies(&hits[1]), set(["who=me", "old=2", "new=3"]));
+}
+
+#[actix_rt::test]
+async fn a_site_can_set_a_limited_number_of_cookies() {
+    let (downloader, rules) = (Downloader::new(&config()), rules(DownloadSettings::default()));
+    let url = |path: &str| Url::parse(&format!("http://a.test{path}")).expect("a URL");
+    let site = downloader.clients.site(rules.identity, &rules.settings, &url("/"));
+    let keep = |path: &str, line: &str| {
+        site.keep_cookies(&url(path), &[(SET_COOKIE, HeaderValue::from_str(line).expect("a header"))].into_iter().collect());
+    };
+    let sent = |path: &str| site.cookies(&url(path), None, true).map_or(String::new(), |value| value.to_str().expect("text").to_owned());
+    keep("/", "who=1; Path=/");
+    keep("/", &format!("long={}; Path=/", "x".repeat(9_000)));
+    // Without a path, each folder has a cookie of its own.
+    for folder in 0..1_000 {
+        keep(&format!("/{folder}/page"), "here=1");
+    }
+    keep("/", "who=2; path=/");
+    let with = (0..1_000).filter(|folder| sent(&format!("/{folder}/")).contains("here=1")).count();
+    assert_eq!((sent("/").as_str(), with), ("who=2", 179), "a known cookie may change");
 }
 
 #[actix_rt::test]

@@ -1,8 +1,8 @@
 //! Kills a program and all processes that it started.
 
-use super::proc;
+use super::proc::{self, Process};
 use crate::protocol::application::ProgramRef;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,20 @@ pub fn kill_descendants(ancestor: i32) {
     for pid in proc::descendants(ancestor) {
         // It may have ended in the meantime.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+/// Sends the stop request to a program and its process group, if it is running.
+pub fn ask_to_end(program: Process) {
+    if program.is_alive() {
+        let _ = killpg(Pid::from_raw(program.pid), Signal::SIGTERM);
+    }
+}
+
+/// Kills a launcher, if it is running. Its program dies with it.
+pub fn kill_launcher(launcher: Process) {
+    if launcher.is_alive() {
+        let _ = kill(Pid::from_raw(launcher.pid), Signal::SIGKILL);
     }
 }
 

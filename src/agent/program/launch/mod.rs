@@ -15,7 +15,7 @@ pub mod spool;
 mod text;
 mod watch;
 
-pub use kill::kill_marked;
+pub use kill::{ask_to_end, kill_launcher, kill_marked};
 pub use record::{Claim, END, EXIT, EndOrder, Ended, SPEC, STATE, Spec, Started, WORK, claim, read, sync_dir, write_durable, write_whole};
 
 use std::ffi::OsStr;

@@ -76,7 +76,8 @@ enum Event {
 
 fn begin(folder: &Path) -> Result<Program, Refusal> {
     let spec: Spec = read(folder, SPEC).and_then(|spec| spec.ok_or_else(|| io::ErrorKind::NotFound.into())).map_err(at(SPEC))?;
-    // Separates it from the agent's session. This fails for a group leader, which already has its own session.
+    // Separates it from the agent's terminal: there a program that asks for a password would be stopped for ever. This fails only for the
+    // leader of a process group.
     let _ = setsid();
     // A process that forks twice to escape becomes a child of this process.
     set_child_subreaper(true).map_err(at("subreaper"))?;

@@ -166,6 +166,8 @@ impl Fetcher {
             hash.update(&piece);
             file.write_all(&piece).await.map_err(disk)?;
         }
+        // `write_all` returns before the disk has the bytes, and `sync_all` does not report that the last of them failed.
+        file.flush().await.map_err(disk)?;
         file.sync_all().await.map_err(disk)?;
         let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Fetched::New { sha256, etag })

@@ -81,3 +81,26 @@ async fn an_agent_that_is_told_to_leave_ends_all_and_goes() {
     no_process(&stubborn.program).await;
     scene.broker.server.stop(false).await;
 }
+
+#[actix_rt::test]
+async fn a_program_ends_even_if_its_launcher_cannot_be_told() {
+    let scene = Scene::new();
+    let agent = Running::start(scene.config());
+    let (polite, mut stubborn) = (sh(WAITS), sh("trap '' TERM; echo ready; while :; do sleep 1000; done"));
+    stubborn.grace = 100;
+    for order in [&polite, &stubborn] {
+        scene.start(order).await;
+        scene.line(order, "ready").await;
+    }
+    for folder in scene.data.path().join("programs").read_dir().expect("there").flatten() {
+        // No file can get this name, as on a full disk.
+        std::fs::create_dir(folder.path().join(launch::END)).expect("made");
+    }
+    scene.exit(&polite, 20_000).await;
+    let exit = scene.reached(&polite, ProgramState::Exited).await.exit.expect("how it ended");
+    assert_eq!((exit.code, scene.lines(&polite, "stdout")), (Some(3), vec!["ready".to_owned(), "bye".to_owned()]));
+    scene.exit(&stubborn, 100).await;
+    scene.reached(&stubborn, ProgramState::Lost).await;
+    scene.is_clean(&stubborn).await;
+    scene.end(agent).await;
+}

@@ -1,7 +1,10 @@
 //! Agents that die and restart, connections that break, orders that are repeated.
 
+use super::super::site::Gate;
 use super::*;
 use crate::protocol::application::ProgramErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
 
 #[actix_rt::test]
 async fn an_agent_that_was_killed_finds_its_programs_again() {
@@ -117,5 +120,44 @@ async fn an_order_said_again_is_answered_and_an_unknown_one_is_lost() {
     scene.broker.session(0).await.do_send(Say::Hang);
     until("it is said in the next session", || scene.reports(&order).len() > said).await;
     scene.is_clean(&order).await;
+    scene.end(agent).await;
+}
+
+#[actix_rt::test]
+async fn what_an_earlier_agent_accepted_does_not_start_if_programs_are_no_longer_allowed() {
+    let scene = Scene::new();
+    let mut config = scene.config();
+    let gate = Arc::new(Gate::default());
+    let (held, package) = (gate.clone(), zip(&[("run", 0o755, b"#!/bin/sh\n")]));
+    let site = Site::new(move |_| {
+        held.wait(Duration::from_secs(20));
+        answer(200, "", &package)
+    });
+    let first = Killable::start(config.clone());
+    let order = packed("run", &site, None);
+    scene.start(&order).await;
+    scene.reached(&order, ProgramState::Accepted).await;
+    until("the package is asked for", || !site.hits().is_empty()).await;
+    first.kill().await;
+    gate.open();
+    config.programs.are_allowed = false;
+    let second = Killable::start(config);
+    scene.broker.session(1).await;
+    let error = scene.reached(&order, ProgramState::Refused).await.error.expect("why");
+    assert_eq!((error.kind, site.hits().len()), (ProgramErrorKind::Forbidden, 1), "{}", error.message);
+    scene.is_clean(&order).await;
+    second.kill().await;
+    scene.broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_program_is_in_a_session_without_the_terminal_of_the_agent() {
+    let scene = Scene::new();
+    let agent = Running::start(scene.config());
+    let order = sh("cut -d' ' -f6 /proc/$$/stat");
+    scene.start(&order).await;
+    scene.reached(&order, ProgramState::Exited).await;
+    let own = nix::unistd::getsid(None).expect("a session").to_string();
+    assert_ne!(scene.lines(&order, "stdout"), [own]);
     scene.end(agent).await;
 }
