@@ -224,6 +224,20 @@ def test_a_worker_that_is_kicked_stops_its_tasks(broker: Fake) -> None:
     assert did == ["ask", "stop"]
 
 
+def test_a_task_that_cannot_begin_is_refused_and_does_not_begin_later(broker: Fake) -> None:
+    """Its call may be queued already when no thread can be started."""
+    broker._talk = welcome_and_order
+    queued: list[Attempt] = []
+
+    def begin(attempt: Attempt) -> None:
+        queued.append(attempt)
+        raise RuntimeError("can't start new thread")
+
+    with running(engine_of(broker, begin=begin)):
+        assert broker.next("reports")[0]["state"] == "refused"
+    assert queued[0].is_told
+
+
 def test_the_largest_report_fits_into_a_message(broker: Fake) -> None:
     """256 KiB each of result and data, which would be three times as long with escapes."""
     broker._talk = welcome_and_order

@@ -100,6 +100,7 @@ export function lines({ path, title, add: addText, empty = "", make }) {
     const drop = button("Remove", () => {
       all.splice(all.indexOf(line), 1);
       line.outer.remove();
+      more.focus();
       draw();
       changed();
     });

@@ -355,6 +355,8 @@ class Engine:
         try:
             self.hooks.begin(attempt)
         except Exception as error:
+            # No thread could be started, for example. The call may still be queued; then it must not begin.
+            attempt.cancel("it was refused")
             self._finish(attempt, {**attempt.ref, "state": "refused", "error": {"message": str(error)}})
 
     def _finish(self, attempt: Attempt, report: dict[str, Any]) -> None:

@@ -50,6 +50,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             env=environment,
         )
         self.lines: list[str] = []
