@@ -113,6 +113,8 @@ fn fires_are_explained_actors_unfolded_and_changes_saved_over_others() {
         assert_eq!(browser.run(lines, json!([])).await, json!(before + 1));
         browser.click("Remove").await;
         assert_eq!(browser.run(lines, json!([])).await, json!(before));
+        // The form has changed, so leaving it is asked for.
+        browser.run("window.confirm = () => true;", json!([])).await;
         open(&broker, &browser, &format!("/jobs/{job}")).await;
         browser.click("Older").await;
         let rows =
