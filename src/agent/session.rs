@@ -126,6 +126,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
         if let Err(why) = step {
             return match course {
                 Course::End(ending, reason) => {
+                    drop(socket);
                     agent.drained_without_socket(&ending).await;
                     reason.map_or(End::Stopped, End::Left)
                 }
