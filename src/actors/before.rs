@@ -26,7 +26,7 @@ impl BrokerContext {
     /// (`is_older`), any name counts.
     #[must_use]
     pub fn workers_may_come_back(&self, name: &str, is_older: bool) -> bool {
-        let age = Timestamp::steady().since_ms(self.began);
+        let age = Timestamp::steady().since_ms(self.predecessor_until);
         age < self.times.worker_offline as i64 && (is_older || self.before.names.contains(name))
     }
 }

@@ -41,13 +41,13 @@ impl Brokers {
         Self { me, role: watch::Sender::new(role), sole_until: AtomicI64::new(i64::MAX) }
     }
 
-    /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: there is no other broker, or
-    /// it is at the same machine and would end this one.
+    /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: no other broker is known, or
+    /// the store is a file, so that a leader that hangs hangs with its store.
     pub fn renewed(&self, sole_until: Option<Timestamp>) {
         self.sole_until.store(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
     }
 
-    /// Whether another broker may lead already, as this one can neither renew nor read its lease. Then it must answer no agent and no worker: these would
+    /// Whether another broker may lead already, as this one has not renewed its lease in time. Then it must answer no agent and no worker: these would
     /// keep what the other broker gives to others.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {

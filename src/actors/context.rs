@@ -222,7 +222,8 @@ pub struct BrokerContext {
     pub since: Timestamp,
     /// The same moment on the monotonic clock.
     pub began: Timestamp,
-    /// Until when the previous leader may still answer its agents and workers, on the monotonic clock.
+    /// Until when the previous leader may still answer its agents and workers, on the monotonic clock; the start of this one, if it is gone. From
+    /// then on they may come to this broker.
     pub predecessor_until: Timestamp,
     /// What was connected to the previous broker.
     pub before: Arc<super::before::Before>,

@@ -9,11 +9,14 @@ use crate::private;
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const FILE: &str = "node-id";
 const INSTANCE_FILE: &str = "instance";
 const LOCK_FILE: &str = "agent.lock";
+/// How long a process that an agent was starting when it was killed may keep its lock.
+const FORKED: Duration = Duration::from_secs(1);
 
 /// The identity of this agent while it runs.
 #[derive(Debug)]
@@ -52,7 +55,13 @@ fn lock(dir: &Path) -> Result<File, AgentError> {
     let path = dir.join(LOCK_FILE);
     let failed = |e: std::io::Error| AgentError::NodeId { path: path.clone(), why: e.to_string() };
     let file = private::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-    match file.try_lock() {
+    let begin = Instant::now();
+    let mut locked = file.try_lock();
+    while matches!(locked, Err(TryLockError::WouldBlock)) && begin.elapsed() < FORKED {
+        std::thread::sleep(FORKED / 20);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(AgentError::InUse { dir: dir.to_owned() }),
         Err(TryLockError::Error(e)) => log::warn!("cannot lock the data folder, a second agent would not be detected error={e}"),

@@ -102,7 +102,7 @@ impl Leader {
         let role = Role::Leader { term: leadership.term };
         let (is_cut_off, mut cut_off) = watch::channel(false);
         let context = context(config, store.clone(), Brokers::new(me.clone(), role));
-        let context = context.with_predecessor(Timestamp::steady().plus_ms(leadership.predecessor_ms as i64));
+        let context = context.with_predecessor(Timestamp::steady().plus_ms(leadership.predecessor_answers_ms as i64));
         let (ttl_ms, brokers) = (config.lease.ttl_ms, Arc::clone(&context.brokers));
         if store.is_remote() {
             // Until the first renewal it is not known whether there are others.

@@ -13,6 +13,8 @@ use tokio::time::{sleep, timeout};
 
 /// Interval between two attempts to get the lock.
 const LOOK: Duration = Duration::from_millis(50);
+/// A broker that was seen may come back within an hour, on the leader's monotonic clock.
+const OTHERS_MS: u64 = 3_600_000;
 
 /// The state that a renewal needs.
 pub(super) struct LeaseRenewer {
@@ -21,7 +23,8 @@ pub(super) struct LeaseRenewer {
     pub(super) leadership: Leadership,
     pub(super) ttl_ms: u64,
     pub(super) brokers: Arc<Brokers>,
-    /// Whether the database cannot be reached, so that another broker may lead meanwhile.
+    /// Whether the lease was neither renewed nor read for two leases: then no blocks are dispatched. Agents and workers of a broker that knows of
+    /// others get no answer from one lease on, see [`Brokers::is_doubtful`].
     pub(super) is_cut_off: watch::Sender<bool>,
     /// The log has that another broker may lead.
     pub(super) is_doubt_logged: Cell<bool>,
@@ -34,9 +37,10 @@ impl LeaseRenewer {
         let clock = Steady::start();
         let mut tenure = Tenure::new(self.ttl_ms, clock.now_ms());
         let every = Duration::from_millis(tenure.every_ms());
+        let mut others_until = 0;
         loop {
-            let (began, steady) = (clock.now_ms(), Timestamp::steady());
             let is_locked = timeout(every, self.holds_lock()).await.unwrap_or(false);
+            let (began, steady) = (clock.now_ms(), Timestamp::steady());
             let mut renewal = std::pin::pin!(self.renewal(is_locked));
             let done = loop {
                 tokio::select! {
@@ -50,10 +54,13 @@ impl LeaseRenewer {
             match done {
                 Ok(has_others) => {
                     tenure.renewed(began);
+                    if has_others {
+                        others_until = began + OTHERS_MS;
+                    }
                     let until = steady.plus_ms(self.ttl_ms as i64);
-                    self.brokers.renewed(Some(until).filter(|_| has_others && self.store.is_remote()));
+                    self.brokers.renewed(Some(until).filter(|_| began < others_until && self.store.is_remote()));
                     self.is_cut_off.send_replace(false);
-                    if self.is_doubt_logged.take() {
+                    if !self.brokers.is_doubtful() && self.is_doubt_logged.take() {
                         log::info!("lease renewed, agents and workers are answered again term={}", self.leadership.term);
                     }
                 }
@@ -65,8 +72,10 @@ impl LeaseRenewer {
                     }
                 }
             }
+            // At once, if this renewal took long: it may have waited for the database.
+            let pause = every.saturating_sub(Duration::from_millis(clock.now_ms() - began));
             tokio::select! {
-                () = sleep(every) => {}
+                () = sleep(pause) => {}
                 () = self.lock(), if !is_locked => {}
                 end = self.store.deposed() => return end.text(self.leadership.term),
             }

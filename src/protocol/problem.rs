@@ -172,7 +172,7 @@ impl Problem {
     #[must_use]
     pub fn in_doubt() -> Self {
         let detail = "this broker cannot renew its lease, so another one may lead; retry in a moment, or at the address of another broker";
-        Self::new(Self::STANDBY, "This broker may not lead any more", 503, detail)
+        Self::new(Self::STANDBY, "Another broker may lead", 503, detail)
     }
     /// Whether another broker should be tried.
     #[must_use]

@@ -21,6 +21,9 @@ const MIGRATING_MS: u64 = 600_000;
 /// Maximum duration of a lease without the lock: if its holder dies, others wait for its end. A command has a lease of days.
 const MOST_WITHOUT_LOCK_MS: u64 = MIGRATING_MS;
 
+/// A leader that migrates has a long lease, but no agents and workers yet.
+const MOST_ANSWERED_MS: u64 = 60_000;
+
 /// The right to write.
 #[derive(Debug, Clone)]
 pub struct Leadership {
@@ -30,7 +33,7 @@ pub struct Leadership {
     pub(super) turn: Turn,
     /// For how many milliseconds the previous leader may still answer its agents and workers. A server releases the lock of a leader that it
     /// does not reach any more, and such a leader goes on until its lease is over.
-    pub predecessor_ms: u64,
+    pub predecessor_answers_ms: u64,
     pub(super) lock: Arc<LeaderLock>,
 }
 
@@ -121,9 +124,9 @@ impl Seat {
         let taken = match watch.look(lease, lock, now_ms) {
             Decision::Wait => Ok(None),
             Decision::TakeOver(reason) => {
-                let predecessor_ms = self.predecessor_ms(seen.as_ref(), reason);
+                let predecessor_answers_ms = self.predecessor_answers_ms(seen.as_ref(), reason);
                 let taken = self.take_over(lease, lock);
-                taken.map(|taken| taken.map(|leadership| (Leadership { predecessor_ms, ..leadership }, reason)))
+                taken.map(|taken| taken.map(|leadership| (Leadership { predecessor_answers_ms, ..leadership }, reason)))
             }
         };
         match taken? {
@@ -135,10 +138,11 @@ impl Seat {
         }
     }
 
-    /// See [`Leadership::predecessor_ms`]. A process that had this address is certainly gone, and a command has none and no peers.
-    fn predecessor_ms(&self, seen: Option<&StoredLease>, reason: Reason) -> u64 {
-        let may_live = |seen: &StoredLease| !seen.url.is_empty() && seen.url != self.me.url;
-        if reason == Reason::Dead && self.address.file().is_none() && seen.is_some_and(may_live) { self.ttl_ms } else { 0 }
+    /// See [`Leadership::predecessor_answers_ms`]. A command has no address, and no peers.
+    fn predecessor_answers_ms(&self, seen: Option<&StoredLease>, reason: Reason) -> u64 {
+        let is_remote = self.address.file().is_none();
+        let Some(seen) = seen.filter(|seen| is_remote && reason == Reason::Dead && !seen.url.is_empty()) else { return 0 };
+        self.ttl_ms.max(seen.lease.ttl_ms.min(MOST_ANSWERED_MS))
     }
 
     fn conn(&mut self) -> Result<&mut Conn, StoreError> {
@@ -197,7 +201,7 @@ impl Seat {
         // A first row begins to count.
         let number = before.map_or(Some(0), |turn| turn.batch.map(|(_, number)| number)).filter(|_| address.file().is_none());
         let turn = Turn { term, batch: number.map(|number| (me.id, number)) };
-        Ok(Some(Leadership { term, turn, predecessor_ms: 0, lock: Arc::clone(&self.lock) }))
+        Ok(Some(Leadership { term, turn, predecessor_answers_ms: 0, lock: Arc::clone(&self.lock) }))
     }
 
     /// Waits until the next look. A leader at a server that releases its lease ends this at once; so does unparking the thread, with a file.

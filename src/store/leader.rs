@@ -158,7 +158,7 @@ pub struct RenewLease {
 }
 
 impl WriteOp for RenewLease {
-    /// Whether there are other brokers, or were within the last hour.
+    /// Whether other brokers stand by, or did when they were last seen.
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
@@ -171,11 +171,12 @@ impl WriteOp for RenewLease {
                 leader::ttl_ms.eq(self.ttl_ms as i64),
             ))
             .execute(tx.conn)?;
+        // Before the old ones are deleted: the clock of another broker may be far behind.
+        let others = broker::table.filter(broker::id.ne(self.me.id)).filter(broker::role.eq("standby"));
+        let has_others = diesel::select(diesel::dsl::exists(others)).get_result(tx.conn)?;
         diesel::delete(broker::table.filter(broker::last_seen.lt(self.now.plus_ms(-FORGET_MS)))).execute(tx.conn)?;
         write_member(tx.conn, &self.me, true, self.now)?;
-        // An earlier process of this broker has the same address.
-        let others = broker::table.filter(broker::url.ne(&self.me.url));
-        Ok(diesel::select(diesel::dsl::exists(others)).get_result(tx.conn)?)
+        Ok(has_others)
     }
 }
 

@@ -197,7 +197,7 @@ impl ApplicationActor {
         let is_greeting = chosen.left_out.unknown > 0 && waited < NODES_RETURN_MS;
         let is_older = self.epoch > Run::FIRST_EPOCH;
         let is_missing = is_older || self.context.addresses.nodes.count() < self.context.before.nodes;
-        is_greeting || is_missing && now.since_ms(self.context.began) < NODES_RETURN_MS
+        is_greeting || is_missing && now.since_ms(self.context.predecessor_until) < NODES_RETURN_MS
     }
 
     fn happens(&mut self, event: Event, ctx: &mut Ctx<Application>) {

@@ -51,7 +51,9 @@ pub struct NodeActor {
     /// The last load that was stored, and when.
     stored: Option<(NodeLoad, Timestamp)>,
     last_message: Timestamp,
-    /// Same, by the wall clock.
+    /// When its life was checked last.
+    checked_at: Timestamp,
+    /// When its last message came, by the wall clock.
     last_seen: Timestamp,
     /// Time at which the session closed.
     closed_at: Option<Timestamp>,
@@ -95,6 +97,7 @@ impl NodeActor {
             load: None,
             stored: None,
             last_message: Timestamp::steady(),
+            checked_at: Timestamp::steady(),
             last_seen: Timestamp::now(),
             closed_at: None,
             has_listed_blocks: false,
@@ -170,9 +173,11 @@ impl NodeActor {
     /// Checks whether the node is still alive.
     fn watch(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
+        let since_check = now.since_ms(std::mem::replace(&mut self.checked_at, now));
         if self.context.brokers.is_doubtful() {
-            // The broker accepts nothing from it: its time counts from when it may come back.
-            (self.last_message, self.closed_at) = (now, self.closed_at.map(|_| now));
+            // The broker accepts nothing from it meanwhile, so this time does not count.
+            self.last_message = self.last_message.plus_ms(since_check);
+            self.closed_at = self.closed_at.map(|at| at.plus_ms(since_check));
             return;
         }
         let times = self.context.times;

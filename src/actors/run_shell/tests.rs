@@ -329,6 +329,30 @@ fn an_attempt_that_is_taken_over_has_its_timeout_again() {
     );
 }
 
+/// The previous leader needs no write to send an attempt that was stored before, so this one waits for a worker to claim it.
+#[test]
+fn an_attempt_that_the_previous_leader_may_send_is_not_sent_at_its_time() {
+    for (answers_ms, is_claimed) in [(60_000, true), (0, false)] {
+        on_stage(
+            JobKind::Task,
+            |_| {},
+            async move |mut stage: Stage| {
+                let worker = WorkerId::random();
+                stage.context.predecessor_until = Timestamp::steady().plus_ms(answers_ms);
+                stage.context.allocator.0.set(stage.recording.link(ChildKey::Allocator));
+                stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
+                let plan = |run: &mut Run| {
+                    (run.attempt, run.not_before) = (2, Some(Timestamp::now().plus_ms(10_000)));
+                };
+                let actor = stage.start_as::<Task>(Vec::new(), plan).await;
+                actor.link.tell(TaskEvent::Claimed(worker, TaskRef { identity: stage.identity, instance: 0, attempt: 2 }));
+                actor.stop("enough").wait().await.ok();
+                assert_eq!(stage.recording.names().contains(&"OccupySlot".to_owned()), is_claimed);
+            },
+        );
+    }
+}
+
 #[test]
 fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
     // At most a second ahead.

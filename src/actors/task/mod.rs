@@ -204,7 +204,7 @@ impl TaskActor {
 
     /// The rest of the time in which the workers of the previous broker may reconnect.
     fn until_workers_are_back(&self) -> Duration {
-        let until = self.context.began.plus_ms(self.context.times.worker_offline as i64);
+        let until = self.context.predecessor_until.plus_ms(self.context.times.worker_offline as i64);
         Duration::from_millis(until.since_ms(Timestamp::steady()).max(0) as u64 + 1)
     }
 
@@ -285,16 +285,20 @@ impl Kind for Task {
         // The first actor of a queued run has the next epoch. The same applies in this broker to a run that another broker
         // created ahead of its time.
         let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < context.since);
-        let had_turn = is_first_here && run.attempt == 1 && run.not_before.is_some_and(|at| at >= context.since && at <= now);
+        let alone_since = context.since.max(context.predecessor_until.on_the_wall());
+        let had_turn = is_first_here && run.attempt == 1 && run.not_before.is_some_and(|at| at >= alone_since && at <= now);
         let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
         let is_placed = !stored.is_empty();
         let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
             let phase = match run.pause(now) {
                 _ if run.queued => Phase::Queued,
-                Pause::For(ms) => Phase::Pausing(steady.plus_ms(ms as i64)),
+                // One that is due before that may be sent by the previous leader, which needs no write for it.
+                Pause::For(ms) if steady.plus_ms(ms as i64) >= lease_from => Phase::Pausing(steady.plus_ms(ms as i64)),
                 Pause::None if is_fresh => Phase::Requesting,
                 // The run may have been sent before the broker, or this actor, crashed.
-                Pause::None | Pause::FromLater => Phase::Unclear(lease_from.plus_ms(settings.lease_ms() as i64 + MARGIN_MS)),
+                Pause::None | Pause::For(_) | Pause::FromLater => {
+                    Phase::Unclear(lease_from.plus_ms(settings.lease_ms() as i64 + MARGIN_MS))
+                }
             };
             let failures = run.counters.error as u32;
             // If the run ends before a worker reports it, the last worker is still known.

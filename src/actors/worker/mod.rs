@@ -44,6 +44,8 @@ pub struct WorkerActor {
     by: Option<String>,
     sender: Option<SessionSender>,
     last_message: Timestamp,
+    /// When its life was checked last.
+    checked_at: Timestamp,
     closed_at: Option<Timestamp>,
     /// The worker closed its connection on purpose.
     has_left: bool,
@@ -68,6 +70,7 @@ impl WorkerActor {
             by,
             sender,
             last_message,
+            checked_at: last_message,
             closed_at: None,
             has_left: false,
             waiting: Unread::default(),
@@ -131,9 +134,11 @@ impl WorkerActor {
 
     fn check_liveness(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
+        let since_check = now.since_ms(std::mem::replace(&mut self.checked_at, now));
         if self.context.brokers.is_doubtful() {
-            // The broker accepts nothing from it: its time counts from when it may come back.
-            (self.last_message, self.closed_at) = (now, self.closed_at.map(|_| now));
+            // The broker accepts nothing from it meanwhile, so this time does not count.
+            self.last_message = self.last_message.plus_ms(since_check);
+            self.closed_at = self.closed_at.map(|at| at.plus_ms(since_check));
             return;
         }
         let times = self.context.times;

@@ -33,6 +33,7 @@ pub async fn healthz() -> HttpResponse {
 /// `GET /readyz`: the store commits.
 pub async fn readyz(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     edge.service.must_lead()?;
+    edge.service.check_lease()?;
     edge.service.ready().await?;
     Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"))
 }

@@ -31,8 +31,8 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Both directions of a socket, before its session starts to read.
 pub struct Ends {
-    /// Whether the socket may be used only while no other broker can lead.
-    leading: Option<Service>,
+    /// For the socket of an agent or a worker, which may be used only while no other broker can lead.
+    only_while_leading: Option<Service>,
     incoming: Option<Frames>,
     sender: Option<SessionSender>,
     backlog: Arc<Backlog>,
@@ -47,17 +47,17 @@ impl Ends {
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
         let incoming = Some(Frames::new(payload, &share));
         let withdrawn = Some((peer, caller.withdrawn(&edge.tokens).boxed_local()));
-        Self { leading: None, incoming, sender: None, backlog: Arc::new(Backlog::new(share, line)), withdrawn }
+        Self { only_while_leading: None, incoming, sender: None, backlog: Arc::new(Backlog::new(share, line)), withdrawn }
     }
 
     /// The socket of an agent or a worker: it is closed instead of used if another broker may lead.
     pub fn while_leading(self, edge: &Edge) -> Self {
-        Self { leading: Some(edge.service.clone()), ..self }
+        Self { only_while_leading: Some(edge.service.clone()), ..self }
     }
 
     /// Whether the socket may be used; otherwise it is closed.
     fn may_be_used<A: Peer>(&self, ctx: &mut WebsocketContext<A>) -> bool {
-        let problem = self.leading.as_ref().and_then(|service| service.check_lease().err());
+        let problem = self.only_while_leading.as_ref().and_then(|service| service.check_lease().err());
         if problem.is_some() {
             refuse(CloseCode::Again, IN_DOUBT, ctx);
         }
