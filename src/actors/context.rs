@@ -220,8 +220,6 @@ pub struct BrokerContext {
     pub times: Times,
     /// When the broker started.
     pub since: Timestamp,
-    /// The same moment on the monotonic clock.
-    pub began: Timestamp,
     /// Until when the previous leader may still answer its agents and workers, on the monotonic clock; the start of this one, if it is gone. From
     /// then on they may come to this broker.
     pub predecessor_until: Timestamp,
@@ -280,7 +278,6 @@ impl BrokerContext {
             alert_sender: AlertsHandle::default(),
             times,
             since: Timestamp::now(),
-            began: Timestamp::steady(),
             predecessor_until: Timestamp::steady(),
             before: Arc::default(),
             lateness: Arc::default(),

@@ -122,8 +122,7 @@ fn is_group(value: &str, group: &str) -> bool {
 /// The jobs in a group, and those whose tasks or runs require workers of it.
 fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError> {
     let rows = job::table.filter(job::group_name.eq(group).or(job::task.like("%\"group\":%")));
-    let rows: Vec<(JobId, Option<String>, Option<TaskSettings>)> =
-        rows.select((job::id, job::group_name, job::task)).load(conn)?;
+    let rows: Vec<(JobId, Option<String>, Option<TaskSettings>)> = rows.select((job::id, job::group_name, job::task)).load(conn)?;
     let named =
         |of: Option<String>, task: Option<TaskSettings>| of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group));
     let mut jobs: BTreeSet<JobId> = rows.into_iter().filter_map(|(job, of, task)| named(of, task).then_some(job)).collect();
