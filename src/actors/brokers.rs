@@ -42,7 +42,7 @@ impl Brokers {
     }
 
     /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: no other broker is known, or
-    /// the store is a file, so that a leader that hangs hangs with its store.
+    /// the store is a file.
     pub fn renewed(&self, sole_until: Option<Timestamp>) {
         self.sole_until.store(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
     }

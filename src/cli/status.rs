@@ -106,9 +106,9 @@ fn attention(leads: bool, brokers: &Value, nodes: &Value, next: &Value, waiting:
     if !items(brokers).iter().any(|broker| broker["role"] == "leader") {
         found.push("no broker leads".to_owned());
     }
-    // Only the leader knows which nodes are online. One that was told to leave does as it was told.
-    let is_told = |node: &Value| node["isEnabled"] == false || node["isDraining"] == true || node["isLeaving"] == true;
-    let lost = |node: &&Value| leads && node["isOnline"] == false && !is_told(node);
+    // Only the leader knows which nodes are online. A node that an operator drains, disables or orders to leave may be offline.
+    let may_be_offline = |node: &Value| node["isEnabled"] == false || node["isDraining"] == true || node["isLeaving"] == true;
+    let lost = |node: &&Value| leads && node["isOnline"] == false && !may_be_offline(node);
     for node in items(nodes).iter().filter(lost) {
         let name = some(node, "name").map(|name| format!(" {name}")).unwrap_or_default();
         found.push(format!("node {}{name} is offline, last seen {}", cell(node, "nodeId"), time(node, "lastOnlineTime")));

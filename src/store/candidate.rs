@@ -32,7 +32,7 @@ pub struct Leadership {
     /// The turn of the takeover; the first write is the next one.
     pub(super) turn: Turn,
     /// For how many milliseconds the previous leader may still answer its agents and workers. A server releases the lock of a leader that it
-    /// does not reach any more, and such a leader goes on until its lease is over.
+    /// does not reach any more, and such a leader continues to answer until its lease is over.
     pub predecessor_answers_ms: u64,
     pub(super) lock: Arc<LeaderLock>,
 }

@@ -173,7 +173,7 @@ fn runs_nodes_and_workers_are_sorted_filtered_and_ordered_together() {
     });
 }
 
-/// `Cancel` of what is done with several: what was sent is done, the rest is not, and both are told.
+/// `Cancel` of what is done with several: calls that were sent are carried out, the others are not, and the page shows both.
 #[test]
 fn what_is_done_with_several_jobs_can_be_cancelled() {
     journey(async {

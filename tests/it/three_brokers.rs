@@ -173,7 +173,7 @@ impl Places {
                 let cut = if matches!(failure, Failure::AgentCutOff) { OF_SECOND_AGENT } else { leader };
                 let front = &self.all[cut].front;
                 front.cut();
-                until("peers come in vain", || std::future::ready(front.has_refused(3).then_some(()))).await;
+                until("connections of peers are refused", || std::future::ready(front.has_refused(3).then_some(()))).await;
                 front.open();
             }
             Failure::StandbyKilled => self.all[standby].broker.kill_and_restart(),
@@ -186,7 +186,7 @@ impl Places {
             }
             Failure::StandbyWithoutDatabase => {
                 self.all[standby].database.cut();
-                until("it looks in vain", || std::future::ready(self.all[standby].database.has_refused(5).then_some(()))).await;
+                until("its connections are refused", || std::future::ready(self.all[standby].database.has_refused(5).then_some(()))).await;
                 self.all[standby].database.open();
             }
             Failure::ServerCrashes => {

@@ -405,7 +405,7 @@ class Engine:
         self._out.set()
 
     async def _guarded(self, work: Callable[[ClientConnection], Coroutine[Any, Any, None]], socket: ClientConnection) -> None:
-        """Ends the connection if its work fails: without it nothing would be reported any more, and leases would go on."""
+        """Ends the connection if its work fails: without it no report would be sent, and leases would still be renewed."""
         try:
             await work(socket)
         except Exception:

@@ -250,7 +250,7 @@ impl ExitGuard {
         &self.stats
     }
 
-    /// The child ends because the store is out of order: the child is restarted, however often that happens.
+    /// The child ends because the store accepts no writes. This does not count as a crash.
     pub fn set_outage(&mut self) {
         self.is_outage = true;
     }

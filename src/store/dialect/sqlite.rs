@@ -233,7 +233,7 @@ fn holder(line: &str, inode: u64) -> Option<u32> {
 }
 
 /// Moves the content of the log into the file, at shutdown. Another broker may lead by now: most of the work is done without the lock for
-/// writing, and nobody waits for readers while this process has that lock.
+/// writing, and this process does not wait for readers while it has that lock.
 pub(in crate::store) fn settle(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     conn.batch_execute("PRAGMA wal_checkpoint(PASSIVE);")?;
     empty_log(conn)

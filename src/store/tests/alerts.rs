@@ -2,8 +2,6 @@
 
 use super::super::op::Tx;
 use super::*;
-use crate::domain::alert::{ChannelKind, Filter};
-use crate::domain::ids::ChannelId;
 use std::collections::HashMap;
 
 /// Stores events.
@@ -19,20 +17,7 @@ impl WriteOp for Happens {
 }
 
 async fn channel(store: &Store, event: &str) -> ChannelId {
-    let channel = Channel {
-        id: ChannelId::random(),
-        name: event.to_owned(),
-        kind: ChannelKind::Webhook,
-        target: "http://localhost/".to_owned(),
-        secret: None,
-        filter: Filter { events: vec![event.to_owned()], ..Filter::default() },
-        is_enabled: true,
-        version: 1,
-        create_by: None,
-        update_by: None,
-        creation_time: T,
-        update_time: T,
-    };
+    let channel = new_channel(event, Filter { events: vec![event.to_owned()], ..Filter::default() });
     let id = channel.id;
     store.write(InsertChannel(channel)).await.expect("inserted");
     id

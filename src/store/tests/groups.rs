@@ -1,8 +1,7 @@
 //! What follows a group that gets a new name.
 
 use super::*;
-use crate::domain::alert::{ChannelKind, Filter};
-use crate::domain::ids::{ChannelId, GroupId};
+use crate::domain::ids::GroupId;
 
 /// Gives a new group another name.
 async fn rename(store: &Store, old: &str, new: &str) -> Vec<JobId> {
@@ -46,19 +45,9 @@ fn block_jobs_ask_for_workers_by_the_new_name() {
 #[test]
 fn alert_channels_follow_the_new_name() {
     with_store(|store, _| async move {
-        let channel = |groups: &[&str]| Channel {
-            id: ChannelId::random(),
-            name: groups.join(" "),
-            kind: ChannelKind::Webhook,
-            target: "http://localhost/".to_owned(),
-            secret: None,
-            filter: Filter { groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Filter::default() },
-            is_enabled: true,
-            version: 1,
-            create_by: None,
-            update_by: None,
-            creation_time: T,
-            update_time: T,
+        let channel = |groups: &[&str]| {
+            let named = groups.iter().map(|group| (*group).to_owned()).collect();
+            new_channel(&groups.join(" "), Filter { groups: named, ..Filter::default() })
         };
         let (theirs, other) = (channel(&["day", "night"]), channel(&["day"]));
         for channel in [&theirs, &other] {

@@ -16,9 +16,10 @@ mod writing;
 
 use super::fires::RecordSkip;
 use super::*;
+use crate::domain::alert::{ChannelKind, Filter};
 use crate::domain::block::Phase;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::ids::{ChannelId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::{Job, JobKind, Properties};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeWork};
 use crate::domain::run::{Counters, Run, RunState};
@@ -104,6 +105,23 @@ fn job(name: &str) -> Job {
         successors: Vec::new(),
         version: 1,
         create_by: Some("me".into()),
+        update_by: None,
+        creation_time: T,
+        update_time: T,
+    }
+}
+
+fn new_channel(name: &str, filter: Filter) -> Channel {
+    Channel {
+        id: ChannelId::random(),
+        name: name.to_owned(),
+        kind: ChannelKind::Webhook,
+        target: "http://localhost/".to_owned(),
+        secret: None,
+        filter,
+        is_enabled: true,
+        version: 1,
+        create_by: None,
         update_by: None,
         creation_time: T,
         update_time: T,
