@@ -1,7 +1,7 @@
 //! Runs: one execution of a job each.
 
 #[cfg(feature = "broker")]
-use super::ids::{Identity, JobId, Seq, WorkerId};
+use super::ids::{BrokerId, Identity, JobId, Seq, WorkerId};
 #[cfg(feature = "broker")]
 use super::job::JobKind;
 #[cfg(feature = "broker")]
@@ -229,6 +229,8 @@ pub struct Run {
     pub update_by: Option<String>,
     /// The worker that runs it or ran its last attempt; `None` for programs, callbacks and runs on several workers.
     pub worker_id: Option<WorkerId>,
+    /// The broker that executes it; `None`: the leader. A new run keeps it only if that broker has the right to write runs.
+    pub owner: Option<BrokerId>,
 }
 
 #[cfg(feature = "broker")]
@@ -271,6 +273,7 @@ impl Run {
             finish_time: None,
             update_by: None,
             worker_id: None,
+            owner: None,
         }
     }
 

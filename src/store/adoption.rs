@@ -5,14 +5,18 @@ use super::op::{Tx, WriteOp};
 use super::schema::run;
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::{Bool, Nullable, Text};
 
 /// Takes over runs: increments their epochs; from then on the store rejects writes under the old ones. Returns each with its new epoch,
-/// in no particular order, and leaves out those that are not there.
+/// in no particular order, and leaves out those that are not there or that another broker executes ([`Run::owner`]).
 #[derive(Debug, Clone)]
 pub struct AdoptRuns(pub Vec<Identity>);
 
 impl WriteOp for AdoptRuns {
+    const BY_OWNER: bool = true;
+
     type Output = Vec<(Run, i64)>;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<(Run, i64)>, StoreError> {
@@ -20,7 +24,7 @@ impl WriteOp for AdoptRuns {
     }
 }
 
-/// As [`AdoptRuns`], for one run.
+/// As [`AdoptRuns`], for one run: [`StoreError::NotFound`] if it is not there or another broker executes it.
 #[derive(Debug, Clone, Copy)]
 pub struct AdoptRun {
     /// The run.
@@ -28,6 +32,8 @@ pub struct AdoptRun {
 }
 
 impl WriteOp for AdoptRun {
+    const BY_OWNER: bool = true;
+
     type Output = (Run, i64);
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(Run, i64), StoreError> {
@@ -36,7 +42,8 @@ impl WriteOp for AdoptRun {
 }
 
 fn adopt(tx: &mut Tx<'_>, identities: &[Identity]) -> Result<Vec<(Run, i64)>, StoreError> {
-    let numbers: Vec<i64> = diesel::update(run::table.filter(run::identity.eq_any(identities)))
+    let own = sql::<Bool>("owner IS NOT DISTINCT FROM ").bind::<Nullable<Text>, _>(tx.owner);
+    let numbers: Vec<i64> = diesel::update(run::table.filter(run::identity.eq_any(identities)).filter(own))
         .set(run::epoch.eq(run::epoch + 1))
         .returning(run::no)
         .get_results(tx.conn)?;

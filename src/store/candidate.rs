@@ -182,7 +182,7 @@ impl Seat {
         let conn = self.conn()?;
         dialect::begin(conn).map_err(|_| StoreError::Busy)?;
         // With PostgreSQL another candidate, or a transaction of the leader, may hold the row: what is read next is what it left.
-        let Ok(before) = dialect::turn(conn) else {
+        let Ok(before) = dialect::turn(conn, None) else {
             dialect::rollback(conn)?;
             return Err(StoreError::Busy);
         };

@@ -5,6 +5,7 @@ use super::candidate::{Leadership, Look, Seat};
 use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::leader::{Member, check_term, delete_member};
+use super::ownership;
 use super::schema::leader;
 use super::{StoreConfig, StoredLease};
 use crate::domain::database::DatabaseAddress;
@@ -76,7 +77,11 @@ impl Custody {
         let this = Self { me, leadership };
         let conn = &mut dialect::writer(address)?;
         let with_lock = (leader::is_locked.eq(true), leader::ttl_ms.eq(TTL_MS as i64));
-        this.write(conn, |conn| Ok(diesel::update(leader::table).set(with_lock).execute(conn)?))?;
+        this.write(conn, |conn| {
+            diesel::update(leader::table).set(with_lock).execute(conn)?;
+            // Owners of runs write too.
+            ownership::revoke_all(conn)
+        })?;
         Ok(this)
     }
 

@@ -1,6 +1,6 @@
 //! Errors of writes and reads.
 
-use diesel::result::DeserializeFieldError;
+use diesel::result::{DatabaseErrorKind, DeserializeFieldError};
 
 /// A caller must distinguish three outcomes of a write: done, certainly not done, and unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -8,8 +8,9 @@ pub enum StoreError {
     /// The write queue is full. Nothing was done; try again later.
     #[error("the write queue is full")]
     Busy,
-    /// This broker does not lead, or no longer leads. Nothing was done, and it will not execute later writes.
-    #[error("this broker does not lead")]
+    /// This broker does not lead, or no longer leads; or the runs that it owned were taken away. Nothing was done, and it will not execute
+    /// later writes.
+    #[error("this broker does not lead, or the leader has taken its runs back")]
     NotLeading,
     /// Another owner has the run. Nothing was done; the caller must give up the run.
     #[error("the run is owned under a later epoch")]
@@ -48,6 +49,9 @@ const DISK: [(&str, &str); 7] = [
     ("Read-only file system", "the disk is read-only"),
 ];
 
+/// The beginning of the text of such an error.
+const CLASH: &str = "another writer was in the way";
+
 impl StoreError {
     /// The disk problem, if that is why nothing was stored.
     #[must_use]
@@ -60,6 +64,11 @@ impl StoreError {
     #[must_use]
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Busy | Self::Unreachable(_)) || self.disk_trouble().is_some()
+    }
+
+    /// Another writer was in the way, and the database ended the transaction: it can be repeated as it is.
+    pub(super) fn is_clash(&self) -> bool {
+        matches!(self, Self::Failed(text) if text.starts_with(CLASH))
     }
 
     /// The operation itself rejected the write; the rest of its transaction is valid.
@@ -75,6 +84,14 @@ impl From<diesel::result::Error> for StoreError {
             // PostgreSQL has no texts with this character.
             diesel::result::Error::DatabaseError(_, info) if info.message().contains("\"UTF8\": 0x00") => {
                 Self::NotStorable("a text contains the character U+0000, which the database cannot store".into())
+            }
+            // 40001, and 40P01, for which diesel has no kind. The word is in the text in most languages of PostgreSQL; in the others, the
+            // operations are repeated one by one.
+            diesel::result::Error::DatabaseError(kind, info)
+                if matches!(kind, DatabaseErrorKind::SerializationFailure)
+                    || matches!(kind, DatabaseErrorKind::Unknown) && info.message().to_lowercase().contains("deadlock") =>
+            {
+                Self::Failed(format!("{CLASH}: {}", info.message()))
             }
             diesel::result::Error::DeserializationError(e) => Self::Failed(match e.downcast_ref::<DeserializeFieldError>() {
                 Some(DeserializeFieldError { field_name: Some(column), error, .. }) => {

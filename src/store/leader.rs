@@ -7,6 +7,7 @@ use super::columns::stored;
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::ownership;
 use super::schema::{broker, leader};
 use crate::domain::ids::BrokerId;
 use crate::domain::leader::Lease;
@@ -84,7 +85,7 @@ pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, Store
 
 /// Fails unless this term is current.
 pub(super) fn check_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
-    if dialect::turn(conn)?.is_some_and(|turn| turn.term == term) { Ok(()) } else { Err(StoreError::NotLeading) }
+    if dialect::turn(conn, None)?.is_some_and(|turn| turn.term == term) { Ok(()) } else { Err(StoreError::NotLeading) }
 }
 
 /// Assigns the lease to this broker. The transaction must have checked the current holder.
@@ -141,7 +142,8 @@ pub(super) fn delete_member(conn: &mut Conn, me: &Member) -> Result<(), StoreErr
 pub(super) fn forget_brokers(conn: &mut Conn) -> Result<(), StoreError> {
     diesel::update(leader::table).set(leader::is_released.eq(true)).execute(conn)?;
     diesel::delete(broker::table).execute(conn)?;
-    Ok(())
+    // A backup of an earlier version has no such table.
+    if dialect::has_table(conn, "run_owner")? { ownership::revoke_all(conn) } else { Ok(()) }
 }
 
 /// Renews the lease of the leader.

@@ -32,6 +32,8 @@ pub struct AppendLogs {
 }
 
 impl WriteOp for AppendLogs {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn weight(&self) -> usize {

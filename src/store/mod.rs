@@ -47,10 +47,12 @@ mod job_activity;
 mod job_data;
 mod jobs;
 mod leader;
+mod link_secret;
 mod logs;
 mod nodes;
 mod numbers;
 mod owners;
+mod ownership;
 mod packages;
 mod pending;
 mod plans;
@@ -92,10 +94,12 @@ pub use job_activity::*;
 pub use job_data::*;
 pub use jobs::*;
 pub use leader::*;
+pub use link_secret::*;
 pub use logs::*;
 pub use nodes::*;
 pub use numbers::*;
 pub use owners::{ClaimId, OwnedIds, OwnerOf};
+pub use ownership::{CountRunsByOwner, FreeRun, GrantOwnership, ListOwnerships, OwnedRuns, Ownership, RevokeOwnership};
 pub use packages::*;
 pub use pending::*;
 pub use plans::*;
@@ -161,8 +165,10 @@ impl StoreConfig {
 /// A handle of the store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    /// The writer, if this broker leads.
+    /// The writer, if this broker leads or owns runs.
     front: Option<Addr<persistence::Persistence>>,
+    /// It writes only the runs that it owns.
+    is_owner: bool,
     readers: Addr<reader::Reader>,
     gauge: Arc<Gauge>,
     /// Why this store does not write any more, if so.
@@ -209,10 +215,28 @@ impl Store {
         let mut segments = results::open_segments(&mut conn, &address)?;
         drop(conn);
         adjust(&mut segments);
+        Ok(Self::with_writer(config, address, segments, writer::Right::Leader(leadership)))
+    }
+
+    /// Opens the store of a broker that does not lead and owns runs. It writes what [`WriteOp::BY_OWNER`] allows, beside the leader. A right is
+    /// good for one such store. Must be called inside an actix system.
+    ///
+    /// # Errors
+    /// The database is a file, or its path cannot be resolved.
+    pub fn own(config: &StoreConfig, ownership: Ownership) -> Result<Self, StoreError> {
+        let address = config.database.absolute()?;
+        if address.file().is_some() {
+            return Err(StoreError::Failed("only at a server may several brokers write".into()));
+        }
+        Ok(Self::with_writer(config, address, Segments::none(), writer::Right::Owner(ownership)))
+    }
+
+    fn with_writer(config: &StoreConfig, address: DatabaseAddress, segments: Segments, right: writer::Right) -> Self {
+        let is_owner = matches!(right, writer::Right::Owner(_));
         let gauge = Arc::new(Gauge::new(config.write_queue.max(1)));
         let (ended, end) = watch::channel(None);
 
-        let writer = writer::Writer::new(address.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, ended });
+        let writer = writer::Writer::new(address.clone(), segments, Arc::clone(&gauge), writer::Fence { right, ended });
         // There is one thread, and so one call; but the arbiter requires a factory that could be called again.
         let writer = std::sync::Mutex::new(Some(writer));
         let writer = SyncArbiter::start(1, move || {
@@ -221,7 +245,7 @@ impl Store {
         });
         let is_remote = address.file().is_none();
         let front = Some(persistence::Persistence::new(writer, Arc::clone(&gauge), is_remote).start());
-        Ok(Self { front, readers: readers(config, address, &gauge), gauge, end, is_remote })
+        Self { front, is_owner, readers: readers(config, address, &gauge), gauge, end, is_remote }
     }
 
     /// Opens the store of a standby, read-only. Must be called inside an actix system.
@@ -232,7 +256,7 @@ impl Store {
         let address = config.database.absolute()?;
         let gauge = Arc::new(Gauge::new(1));
         let is_remote = address.file().is_none();
-        Ok(Self { front: None, readers: readers(config, address, &gauge), gauge, end: watch::channel(None).1, is_remote })
+        Ok(Self { front: None, is_owner: false, readers: readers(config, address, &gauge), gauge, end: watch::channel(None).1, is_remote })
     }
 
     /// Whether the database is at a server, which can go away and come back.
@@ -241,7 +265,7 @@ impl Store {
         self.is_remote
     }
 
-    /// Completes once this broker must not lead any more, with the reason: this store will not write.
+    /// Completes once this broker must not lead any more, or must not write the runs that it owned, with the reason: this store will not write.
     pub async fn deposed(&self) -> End {
         if let Ok(end) = self.end.clone().wait_for(Option::is_some).await
             && let Some(end) = *end
@@ -283,6 +307,10 @@ impl Store {
 
     fn enter<O: WriteOp>(&self, op: O, waiting: gauge::Waiting) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
         let front = self.front.as_ref().ok_or(StoreError::NotLeading)?;
+        // Results are the leader's too.
+        if self.is_owner && (!O::BY_OWNER || op.pack().is_some()) {
+            return Err(StoreError::Failed(format!("only the leader may write {}", std::any::type_name::<O>())));
+        }
         if !front.connected() {
             return Err(StoreError::Failed("the store is closed".into()));
         }

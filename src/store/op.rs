@@ -5,6 +5,7 @@ use super::error::StoreError;
 use super::gauge::Waiting;
 use super::schema::{meta, run};
 use super::segments::{Place, Settlement};
+use crate::domain::ids::BrokerId;
 use bytes::Bytes;
 use diesel::prelude::*;
 use std::collections::HashMap;
@@ -18,6 +19,9 @@ use tokio::sync::oneshot;
 pub trait WriteOp: Send + 'static {
     /// The result for the caller.
     type Output: Send + 'static;
+
+    /// A broker that does not lead may send it for a run that it owns.
+    const BY_OWNER: bool = false;
 
     /// A pack of results that must be in a segment file before the operation is applied.
     fn pack(&self) -> Option<&Bytes> {
@@ -62,6 +66,8 @@ pub struct Source<'a> {
 /// An open transaction.
 pub struct Tx<'a> {
     pub(super) conn: &'a mut Conn,
+    /// Who writes, if not the leader.
+    pub(super) owner: Option<BrokerId>,
     /// The location of this operation's pack.
     pub(super) place: Option<Place>,
     /// Changes to the segment files if the transaction is committed.
@@ -72,6 +78,10 @@ pub struct Tx<'a> {
 
 impl Tx<'_> {
     /// Fails if the run is owned under another epoch.
+    ///
+    /// The row need not be locked, although several brokers write: an epoch changes only when the broker that executes the run adopts it, and when
+    /// [`super::RevokeOwnership`] takes the run away. The first is done by the same writer. The second deletes the row of `run_owner` before, and
+    /// each transaction of an owner holds that row.
     pub(super) fn check_epoch(&mut self, no: i64, epoch: i64) -> Result<(), StoreError> {
         let current = match self.epochs.get(&no) {
             Some(current) => *current,
@@ -182,11 +192,17 @@ impl Probe {
 }
 
 impl WriteOp for Probe {
+    const BY_OWNER: bool = true;
+
     type Output = ();
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let value = "0".repeat(Self::BYTES);
-        let insert = diesel::insert_into(meta::table).values((meta::key.eq(Self::KEY), meta::value.eq(value)));
+        // Brokers that write beside each other must not wait for one row.
+        let key = tx.owner.map_or_else(|| Self::KEY.to_owned(), |owner| format!("{}_{owner}", Self::KEY));
+        let insert = diesel::insert_into(meta::table).values((meta::key.eq(&key), meta::value.eq("0".repeat(Self::BYTES))));
         insert.with_conflict_rule("(key) DO UPDATE SET value = excluded.value").execute(tx.conn)?;
+        if tx.owner.is_some() {
+            diesel::delete(meta::table.find(key)).execute(tx.conn)?;
+        }
         Ok(())
     }
 }
@@ -196,6 +212,8 @@ impl WriteOp for Probe {
 pub struct Barrier;
 
 impl WriteOp for Barrier {
+    const BY_OWNER: bool = true;
+
     type Output = ();
     fn apply(&self, _tx: &mut Tx<'_>) -> Result<(), StoreError> {
         Ok(())

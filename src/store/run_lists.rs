@@ -90,7 +90,7 @@ impl ReadOp for ListRuns {
     }
 }
 
-/// Open runs that are not queued, the oldest first: those that have an actor.
+/// Open runs of the leader that are not queued, the oldest first: those that have an actor there. Those of other brokers are left out.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenRuns;
 
@@ -101,6 +101,7 @@ impl ReadOp for OpenRuns {
         let rows: Vec<(i64, Identity)> = run::table
             .filter(sql::<Bool>(among_open(from.conn)))
             .filter(diesel::dsl::not(run::queued))
+            .filter(run::owner.is_null())
             .order(run::no)
             .select((run::no, run::identity))
             .load(from.conn)?;

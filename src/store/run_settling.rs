@@ -37,6 +37,8 @@ pub struct RetryRun {
 }
 
 impl WriteOp for RetryRun {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
@@ -88,6 +90,8 @@ pub struct BeginRun {
 }
 
 impl WriteOp for BeginRun {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
@@ -134,6 +138,8 @@ pub struct WithNext<T> {
 }
 
 impl<T: WriteOp> WriteOp for WithNext<T> {
+    const BY_OWNER: bool = T::BY_OWNER;
+
     type Output = T::Output;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<T::Output, StoreError> {

@@ -9,7 +9,7 @@ use super::hot::{FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
 use super::schema::{KEY_IS, run};
-use crate::domain::ids::{Identity, JobId, WorkerId};
+use crate::domain::ids::{BrokerId, Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::run::{Counters, Run, RunRules, RunState};
 use crate::domain::schedule::Kind;
@@ -220,6 +220,8 @@ pub struct FinishRun {
 }
 
 impl WriteOp for FinishRun {
+    const BY_OWNER: bool = true;
+
     /// Whether its job must be notified: requested here, when the run was created, or later by a run that waits for its end.
     type Output = bool;
 
@@ -260,7 +262,7 @@ pub(super) fn follow_open(conn: &mut Conn, job_id: JobId) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Stores a run under epoch 1: its creator owns it.
+/// Stores a run under epoch 1: its creator owns it. If its owner has no right to write, it has none: the leader executes it.
 pub(super) fn insert_run(
     tx: &mut Tx<'_>,
     new: &Run,
@@ -269,6 +271,11 @@ pub(super) fn insert_run(
 ) -> Result<Run, StoreError> {
     let run = Run { planned_at, ..new.clone() };
     InsertRow { run: &run, idempotency_key }.execute(tx.conn)?;
+    if run.owner.is_some() {
+        let stored = run::table.filter(run::identity.eq(run.identity)).select((run::no, run::owner));
+        let (no, owner) = stored.get_result(tx.conn)?;
+        return Ok(Run { no, owner, ..run });
+    }
     Ok(Run { no: dialect::last_inserted(tx.conn)?, ..run })
 }
 
@@ -302,6 +309,7 @@ stored! {
         finish_time: Option<Timestamp>,
         update_by: Option<String>,
         worker_id: Option<WorkerId>,
+        owner: Option<BrokerId>,
     } {
         success: u64,
         error: u64,

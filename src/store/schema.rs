@@ -82,40 +82,48 @@ diesel::table! {
 /// Compares the key of a trigger with the one that follows.
 pub(super) const KEY_IS: &str = "idempotency_key = ";
 
-diesel::table! {
-    run (no) {
-        no -> BigInt,
-        identity -> Text,
-        job_id -> Text,
-        job_name -> Text,
-        class_name -> Text,
-        arguments -> Nullable<Text>,
-        state -> Text,
-        reason -> Nullable<Text>,
-        priority -> Integer,
-        download -> Text,
-        queue -> Text,
-        start_returned -> Bool,
-        epoch -> BigInt,
-        update_by -> Nullable<Text>,
-        block_times -> BigInt,
-        success -> BigInt,
-        error -> BigInt,
-        total -> BigInt,
-        worker_id -> Nullable<Text>,
-        trace_id -> Nullable<Text>,
-        planned_at -> Nullable<BigInt>,
-        creation_time -> BigInt,
-        finish_time -> Nullable<BigInt>,
-        kind -> Text,
-        rules -> Text,
-        attempt -> Integer,
-        not_before -> Nullable<BigInt>,
-        start_time -> Nullable<BigInt>,
-        result -> Nullable<Text>,
-        follow -> Bool,
-        retry_of -> Nullable<Text>,
-        queued -> Bool,
+/// All columns of `run`. diesel's tables have at most 32 of them here.
+pub(super) mod run {
+    pub(in crate::store) use super::columns_of_run::run::*;
+    pub(in crate::store) use crate::store::ownership::owner;
+}
+
+mod columns_of_run {
+    diesel::table! {
+        run (no) {
+            no -> BigInt,
+            identity -> Text,
+            job_id -> Text,
+            job_name -> Text,
+            class_name -> Text,
+            arguments -> Nullable<Text>,
+            state -> Text,
+            reason -> Nullable<Text>,
+            priority -> Integer,
+            download -> Text,
+            queue -> Text,
+            start_returned -> Bool,
+            epoch -> BigInt,
+            update_by -> Nullable<Text>,
+            block_times -> BigInt,
+            success -> BigInt,
+            error -> BigInt,
+            total -> BigInt,
+            worker_id -> Nullable<Text>,
+            trace_id -> Nullable<Text>,
+            planned_at -> Nullable<BigInt>,
+            creation_time -> BigInt,
+            finish_time -> Nullable<BigInt>,
+            kind -> Text,
+            rules -> Text,
+            attempt -> Integer,
+            not_before -> Nullable<BigInt>,
+            start_time -> Nullable<BigInt>,
+            result -> Nullable<Text>,
+            follow -> Bool,
+            retry_of -> Nullable<Text>,
+            queued -> Bool,
+        }
     }
 }
 
@@ -416,6 +424,14 @@ diesel::table! {
         role -> Text,
         started_at -> BigInt,
         last_seen -> BigInt,
+    }
+}
+
+diesel::table! {
+    run_owner (broker) {
+        broker -> Text,
+        term -> BigInt,
+        batch -> BigInt,
     }
 }
 

@@ -95,6 +95,11 @@ impl Segments {
         }
     }
 
+    /// Those of a broker that writes no results.
+    pub(super) fn none() -> Self {
+        Self::Tables(SegmentTables::open(Vec::new(), HashMap::new(), 0))
+    }
+
     /// A transaction was rolled back. What was appended to a file stays there; rows are gone.
     pub(super) fn rolled_back(&mut self, slots: &mut [Slot]) {
         if let Self::Tables(tables) = self {

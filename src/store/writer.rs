@@ -8,9 +8,11 @@ use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::gauge::Gauge;
 use super::op::Tx;
+use super::ownership::Ownership;
 use super::persistence::{Batch, Slot};
 use super::segments::{Segments, Settlement};
 use crate::domain::database::DatabaseAddress;
+use crate::domain::ids::BrokerId;
 use crate::domain::leader::{End, Turn};
 use crate::fault;
 use actix::prelude::*;
@@ -27,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a store that is being closed tries to find out what became of a commit.
 const LAST_TRIES: Duration = Duration::from_secs(10);
+/// How often a transaction is repeated at once.
+const REPETITIONS: usize = 5;
 /// Number of transactions between two checks of the log length.
 const BATCHES_BETWEEN_LOOKS: u32 = 64;
 
@@ -46,9 +50,33 @@ enum Stage {
     Committed,
 }
 
-/// Prevents a deposed broker from writing.
+/// Why this broker may write.
+pub(super) enum Right {
+    Leader(Leadership),
+    Owner(Ownership),
+}
+
+impl Right {
+    /// Whose row each transaction begins with, if not the leader's.
+    fn owner(&self) -> Option<BrokerId> {
+        match self {
+            Self::Leader(_) => None,
+            Self::Owner(ownership) => Some(ownership.broker),
+        }
+    }
+
+    /// The last turn that is stored.
+    fn turn(&self) -> Turn {
+        match self {
+            Self::Leader(leadership) => leadership.turn,
+            Self::Owner(ownership) => ownership.turn(),
+        }
+    }
+}
+
+/// Prevents a broker from writing that was deposed, or whose runs were taken away.
 pub(super) struct Fence {
-    pub(super) leadership: Leadership,
+    pub(super) right: Right,
     /// Set when this broker must not write any more, with the reason.
     pub(super) ended: watch::Sender<Option<End>>,
 }
@@ -83,7 +111,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(address: DatabaseAddress, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
         let noted_segment = segments.last();
-        let (settlement, epochs, turn) = (Settlement::default(), HashMap::new(), fence.leadership.turn);
+        let (settlement, epochs, turn) = (Settlement::default(), HashMap::new(), fence.right.turn());
         Self {
             address,
             conn: None,
@@ -134,10 +162,7 @@ impl Writer {
 
     /// A transaction, as soon as the server of the database can be reached. Meanwhile what does not follow from accepted work is answered.
     fn persist(&mut self, slots: &mut Vec<Slot>, begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
-        let mut outcome = self.transaction(slots, begin_fault, commit_fault);
-        if std::mem::take(&mut self.must_repeat) {
-            outcome = self.transaction(slots, begin_fault, commit_fault);
-        }
+        let mut outcome = self.attempt(slots, begin_fault, commit_fault);
         // The server of the database restarts, or another takes its place. What follows from accepted work waits for it.
         let begin = Instant::now();
         while let Err((StoreError::Unreachable(why), _)) = &outcome
@@ -154,7 +179,7 @@ impl Writer {
                 }
             }
             std::thread::sleep(PAUSE);
-            outcome = self.transaction(slots, begin_fault, commit_fault);
+            outcome = self.attempt(slots, begin_fault, commit_fault);
         }
         if self.gauge.is_away() && !matches!(outcome, Err((StoreError::Unreachable(_), _))) {
             self.gauge.set_away(false);
@@ -163,11 +188,29 @@ impl Writer {
         outcome
     }
 
+    /// A transaction, repeated if it certainly did not take place for a reason that is over.
+    fn attempt(&mut self, slots: &mut [Slot], begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
+        let mut outcome = self.transaction(slots, begin_fault, commit_fault);
+        for _ in 0..REPETITIONS {
+            match &outcome {
+                Err((error, _)) if error.is_clash() => log::info!("repeating a transaction operations={} reason={error}", slots.len()),
+                Err(_) if std::mem::take(&mut self.must_repeat) => {}
+                _ => break,
+            }
+            outcome = self.transaction(slots, begin_fault, commit_fault);
+        }
+        outcome
+    }
+
+    fn connect(&self) -> Result<Conn, StoreError> {
+        if self.fence.right.owner().is_some() { dialect::owner_writer(&self.address) } else { dialect::writer(&self.address) }
+    }
+
     /// The disk is full: the log may be the cause.
     fn give_room_back(&mut self) {
         let conn = match self.conn.take() {
             Some(conn) => Ok(conn),
-            None => dialect::writer(&self.address),
+            None => self.connect(),
         };
         match conn.and_then(|mut conn| dialect::empty_log(&mut conn).map(|()| conn)) {
             Ok(conn) => self.conn = Some(conn),
@@ -198,7 +241,10 @@ impl Writer {
             // Even if a panic happened after the commit.
             self.stored = self.turn;
             self.noted_segment = self.segments.last();
-            self.segments.settle(self.conn.as_mut(), &mut self.settlement);
+            // Only the leader knows the segments. The next one counts what an owner of runs has released.
+            if self.fence.right.owner().is_none() {
+                self.segments.settle(self.conn.as_mut(), &mut self.settlement);
+            }
             self.gauge.committed(slots.len(), begin.elapsed());
             self.mind_log();
             if outcome.is_err() {
@@ -217,7 +263,10 @@ impl Writer {
                 StoreError::Unknown(format!("a panic: {}", panic_text(&*panic)))
             }
         };
-        self.gauge.failed(&error.to_string());
+        let is_clash = error.is_clash();
+        if !is_clash {
+            self.gauge.failed(&error.to_string());
+        }
         let (is_remote, is_beginning) = (self.address.file().is_none(), stage.get() == Stage::Beginning);
         let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
@@ -228,7 +277,7 @@ impl Writer {
                 StoreError::Unreachable(why)
             }
             // The connection is broken, or the server accepts no writes: nothing was committed.
-            StoreError::Failed(why) if is_remote && is_clean && (!rolled_back || is_beginning) => StoreError::Unreachable(why),
+            StoreError::Failed(why) if is_remote && is_clean && !is_clash && (!rolled_back || is_beginning) => StoreError::Unreachable(why),
             error => error,
         };
         self.must_recount |= matches!(error, StoreError::Unknown(_));
@@ -244,8 +293,10 @@ impl Writer {
 
     /// This broker must not write any more.
     fn end(&self, why: End) {
-        let term = self.fence.leadership.term;
-        log::error!("writing ended term={term} reason={}", why.text(term));
+        match &self.fence.right {
+            Right::Leader(Leadership { term, .. }) => log::error!("writing ended term={term} reason={}", why.text(*term)),
+            Right::Owner(Ownership { term, .. }) => log::warn!("writing of own runs ended term={term} reason={}", why.text_for_owner()),
+        }
         self.fence.ended.send_replace(Some(why));
     }
 
@@ -256,7 +307,13 @@ impl Writer {
         log::warn!("commit without an answer, looking up its outcome term={term} batch={batch} error={error}");
         let begin = Instant::now();
         loop {
-            match dialect::last_turn(&self.address).map(|last| self.turn.is_stored(last.as_ref())) {
+            let owner = self.fence.right.owner();
+            let outcome = dialect::last_turn(&self.address, owner).map(|last| match last {
+                // The leader has deleted the row.
+                None if owner.is_some() => Err(End::TakenOver),
+                last => self.turn.is_stored(last.as_ref()),
+            });
+            match outcome {
                 Ok(Ok(is_stored)) => {
                     log::info!("outcome of the commit found term={term} batch={batch} stored={is_stored}");
                     return Some(if is_stored { Found::Stored } else { Found::NotStored });
@@ -295,20 +352,21 @@ impl Writer {
     fn apply(&mut self, slots: &mut [Slot], (begin_fault, commit_fault): (&str, &str), stage: &Cell<Stage>) -> Result<(), StoreError> {
         self.settlement.clear();
         self.epochs.clear();
-        let conn = match &mut self.conn {
-            Some(conn) => conn,
-            none => none.insert(dialect::writer(&self.address)?),
-        };
+        let owner = self.fence.right.owner();
+        if self.conn.is_none() {
+            self.conn = Some(self.connect()?);
+        }
+        let conn = self.conn.as_mut().expect("it is there");
         dialect::begin(conn)?;
         // With the write lock held, and before anything is written, also to files: a new leader is not disturbed.
-        let Some(turn) = dialect::turn(conn)? else { return Err(StoreError::NotLeading) };
+        let Some(turn) = dialect::turn(conn, owner)? else { return Err(StoreError::NotLeading) };
         if let Err(why) = turn.follows(&self.stored) {
             self.end(why);
             return Err(StoreError::NotLeading);
         }
         self.turn = turn;
         stage.set(Stage::Applying);
-        if self.must_recount && matches!(self.segments, Segments::Tables(_)) {
+        if self.must_recount && owner.is_none() && matches!(self.segments, Segments::Tables(_)) {
             self.segments = super::results::open_segments(conn, &self.address)?;
         }
         self.must_recount = false;
@@ -322,7 +380,7 @@ impl Writer {
             super::results::note_last_segment(conn, self.segments.last())?;
         }
         for slot in slots.iter_mut().filter(|slot| !slot.settled) {
-            let mut tx = Tx { conn, place: slot.place, settlement: &mut self.settlement, epochs: &mut self.epochs };
+            let mut tx = Tx { conn, owner, place: slot.place, settlement: &mut self.settlement, epochs: &mut self.epochs };
             slot.queued.run(&mut tx)?;
         }
         stage.set(Stage::Committing);
@@ -392,6 +450,8 @@ impl Handler<Close> for Writer {
         {
             log::warn!("could not checkpoint the database log at shutdown error={e}");
         }
-        self.fence.leadership.lock.release();
+        if let Right::Leader(leadership) = &self.fence.right {
+            leadership.lock.release();
+        }
     }
 }

@@ -1,24 +1,25 @@
 //! The turns of a leader at a server: each batch of writes has a number, counted in the row of the leader. So a leader finds out whether a
-//! commit took place whose answer was lost, and whether the database still has all that it confirmed.
+//! commit took place whose answer was lost, and whether the database still has all that it confirmed. A broker that does not lead and owns runs
+//! has turns too, counted in a row of its own.
 //!
 //! A server may lose confirmed batches: an asynchronous replica takes over, or an older backup takes its place. The memory of a leader
 //! is then ahead of the database, so the leader must end; the next one loads what is stored.
 
 use crate::domain::ids::BrokerId;
 
-/// What the row of the leader means within a transaction of a writer.
+/// What the row of the leader, or of an owner of runs, means within a transaction of its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// Incremented by each takeover.
+    /// Incremented by each takeover; for an owner, by each grant to any of them.
     pub term: i64,
-    /// Who leads, and the number of the last batch. SQLite does not count batches: a file loses none.
+    /// Who leads, or owns, and the number of the last batch. SQLite does not count batches: a file loses none.
     pub batch: Option<(BrokerId, i64)>,
 }
 
-/// Why a leader must end.
+/// Why a leader must end, or a broker must give up the runs that it owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Another broker has taken over.
+    /// Another broker has taken over; or the leader has taken away the runs of an owner.
     TakenOver,
     /// The database lacks writes that it had confirmed.
     Rewound,
@@ -27,7 +28,7 @@ pub enum End {
 }
 
 impl End {
-    /// A text for logs and for whoever reads why the broker ended.
+    /// A text for logs and for whoever reads why the leader ended.
     #[must_use]
     pub fn text(self, term: i64) -> String {
         match self {
@@ -39,6 +40,19 @@ impl End {
             Self::Unknown => {
                 format!("it is unknown whether the last commit of term {term} took place. The next leader works with what is stored")
             }
+        }
+    }
+
+    /// As [`Self::text`], for a broker that does not lead.
+    #[must_use]
+    pub fn text_for_owner(self) -> &'static str {
+        match self {
+            Self::TakenOver => "the leader has taken its runs away",
+            Self::Rewound => {
+                "the database lacks writes of this broker that it had confirmed: a replica that was behind, or an older copy, has taken the place of \
+                 its server"
+            }
+            Self::Unknown => "it is unknown whether its last commit took place",
         }
     }
 }

@@ -9,6 +9,7 @@ pub(super) mod sqlite;
 use super::candidate::Tables;
 use super::error::StoreError;
 use crate::domain::database::DatabaseAddress;
+use crate::domain::ids::BrokerId;
 use crate::domain::leader::Turn;
 use diesel::backend::Backend;
 use diesel::connection::{Connection, SimpleConnection};
@@ -72,6 +73,11 @@ pub(in crate::store) fn migrate(address: &DatabaseAddress) -> Result<(), StoreEr
 /// The one connection that writes.
 pub(in crate::store) fn writer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
     open(address, sqlite::writer, postgres::writer)
+}
+
+/// As [`writer`], for an owner of runs.
+pub(in crate::store) fn owner_writer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::writer, postgres::owner_writer)
 }
 
 /// As [`writer`], for a command that copies a whole store: its statements may take any time.
@@ -139,11 +145,11 @@ pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
     }
 }
 
-/// What became of the last batch at a server, after a commit without an answer; `None` if there is no row of a leader. Waits until the lost
-/// transaction is over, and fails if it is not over soon.
-pub(in crate::store) fn last_turn(address: &DatabaseAddress) -> Result<Option<Turn>, StoreError> {
+/// What became of the last batch of a leader, or of this owner of runs, at a server, after a commit without an answer; `None` if its row is not
+/// there. Waits until the lost transaction is over, and fails if it is not over soon.
+pub(in crate::store) fn last_turn(address: &DatabaseAddress, owner: Option<BrokerId>) -> Result<Option<Turn>, StoreError> {
     match address {
-        DatabaseAddress::Server(url) => postgres::last_turn(url),
+        DatabaseAddress::Server(url) => postgres::last_turn(url, owner),
         DatabaseAddress::File(_) => Err(StoreError::Failed("a file does not count its batches".into())),
     }
 }
@@ -292,12 +298,13 @@ pub(in crate::store) fn last_migration(conn: &mut Conn) -> Result<String, StoreE
     Ok(done.map_err(not_read)?.iter().max().map(ToString::to_string).unwrap_or_default())
 }
 
-/// The turn of this transaction. With PostgreSQL the transaction keeps others from changing it: there is more than one writer.
-pub(in crate::store) fn turn(conn: &mut Conn) -> Result<Option<Turn>, StoreError> {
+/// The turn of this transaction, of the leader or of this owner of runs. With PostgreSQL the transaction keeps others from changing it: there is
+/// more than one writer.
+pub(in crate::store) fn turn(conn: &mut Conn, owner: Option<BrokerId>) -> Result<Option<Turn>, StoreError> {
     use super::schema::leader;
     use diesel::prelude::*;
     match conn {
-        Conn::Postgres(conn) => postgres::next_turn(conn),
+        Conn::Postgres(conn) => postgres::next_turn(conn, owner),
         conn => {
             let term = leader::table.find(super::leader::ROW).select(leader::term).get_result(conn).optional()?;
             Ok(term.map(|term| Turn { term, batch: None }))

@@ -295,6 +295,13 @@ pub(in crate::store) fn writer(url: &ServerUrl) -> Result<PgConn, StoreError> {
     PgConn::open(url, &format!("{WRITER} SET statement_timeout = {};", limit.as_millis() * 2 / 3), Some(limit))
 }
 
+/// The leader may have to wait for a transaction of an owner. With the usual lease it is over before the lease of the leader is, also if the owner hangs.
+pub(in crate::store) fn owner_writer(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    let mut conn = writer(url)?;
+    conn.batch_execute("SET idle_in_transaction_session_timeout = '2s'").map_err(|e| StoreError::Unreachable(e.to_string()))?;
+    Ok(conn)
+}
+
 pub(in crate::store) fn reader(url: &ServerUrl) -> Result<PgConn, StoreError> {
     PgConn::open(url, READER, Some(url.answer_limit()))
 }
@@ -355,12 +362,15 @@ pub(in crate::store) fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN")?)
 }
 
-/// The turn of this transaction; `None` if there is no row of a leader. Nobody takes over before the transaction is over. Each batch has a
-/// number, so that it can be found out what became of it; a number of PostgreSQL's would not do, because a server that crashed may give one
-/// again.
-pub(in crate::store) fn next_turn(conn: &mut PgConn) -> Result<Option<Turn>, StoreError> {
-    let next = NextBatch.get_result(conn).optional()?;
-    Ok(next.map(|(term, leader, number)| Turn { term, batch: Some((leader, number)) }))
+/// The turn of this transaction, of the leader or of this owner of runs; `None` if its row is not there. Nobody takes over, or takes the runs away,
+/// before the transaction is over. Each batch has a number, so that it can be found out what became of it; a number of PostgreSQL's would not do,
+/// because a server that crashed may give one again.
+pub(in crate::store) fn next_turn(conn: &mut PgConn, owner: Option<BrokerId>) -> Result<Option<Turn>, StoreError> {
+    let next = match owner {
+        None => NextBatch.get_result(conn),
+        Some(broker) => NextBatchOf(broker).get_result(conn),
+    };
+    Ok(next.optional()?.map(|(term, broker, number)| Turn { term, batch: Some((broker, number)) }))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -384,6 +394,29 @@ impl Query for NextBatch {
 
 impl RunQueryDsl<PgConn> for NextBatch {}
 
+#[derive(Debug, Clone, Copy)]
+struct NextBatchOf(BrokerId);
+
+impl QueryFragment<Pg> for NextBatchOf {
+    fn walk_ast<'b>(&'b self, mut out: diesel::query_builder::AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("UPDATE run_owner SET batch = batch + 1 WHERE broker = ");
+        out.push_bind_param::<Text, _>(&self.0)?;
+        out.push_sql(" RETURNING term, broker, batch");
+        Ok(())
+    }
+}
+
+impl QueryId for NextBatchOf {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for NextBatchOf {
+    type SqlType = (BigInt, Text, BigInt);
+}
+
+impl RunQueryDsl<PgConn> for NextBatchOf {}
+
 /// Commits. After an error it is unknown whether the transaction took place, see [`last_turn`].
 pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
     AnsiTransactionManager::commit_transaction(conn).map_err(|e| {
@@ -393,7 +426,7 @@ pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
 }
 
 /// Reads the number of the last batch, once a transaction that was lost is over: it holds the row.
-pub(in crate::store) fn last_turn(url: &ServerUrl) -> Result<Option<Turn>, StoreError> {
+pub(in crate::store) fn last_turn(url: &ServerUrl, owner: Option<BrokerId>) -> Result<Option<Turn>, StoreError> {
     #[derive(diesel::QueryableByName)]
     struct Last {
         #[diesel(sql_type = BigInt)]
@@ -404,9 +437,13 @@ pub(in crate::store) fn last_turn(url: &ServerUrl) -> Result<Option<Turn>, Store
         batch: i64,
     }
     let mut conn = PgConn::open(url, "SET lock_timeout = '2s'", Some(url.answer_limit()))?;
-    let last =
-        diesel::sql_query("SELECT term, broker, batch FROM leader WHERE id = 1 FOR UPDATE").get_result::<Last>(&mut conn).optional()?;
-    Ok(last.map(|last| Turn { term: last.term, batch: Some((last.broker, last.batch)) }))
+    let last = match owner {
+        None => diesel::sql_query("SELECT term, broker, batch FROM leader WHERE id = 1 FOR UPDATE").get_result::<Last>(&mut conn),
+        Some(broker) => diesel::sql_query("SELECT term, broker, batch FROM run_owner WHERE broker = $1 FOR UPDATE")
+            .bind::<Text, _>(broker)
+            .get_result(&mut conn),
+    };
+    Ok(last.optional()?.map(|last| Turn { term: last.term, batch: Some((last.broker, last.batch)) }))
 }
 
 /// Rolls back everything since [`begin`].

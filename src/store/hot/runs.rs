@@ -24,7 +24,7 @@ impl QueryFragment<Database> for InsertRow<'_> {
         statement!(out,
             "INSERT INTO run (start_returned, block_times, success, error, total, attempt, identity, job_id, job_name, class_name, \
              arguments, state, reason, priority, download, queue, epoch, trace_id, planned_at, creation_time, finish_time, kind, rules, \
-             not_before, follow, retry_of, idempotency_key, queued) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.run.identity;
+             not_before, follow, retry_of, idempotency_key, queued, owner) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.run.identity;
             ", ", Text = &self.run.job_id;
             ", ", Text = &self.run.job_name;
             ", ", Text = &self.run.class_name;
@@ -46,7 +46,8 @@ impl QueryFragment<Database> for InsertRow<'_> {
             ", ", Nullable<Text> = &self.run.retry_of;
             ", ", Nullable<Text> = &self.idempotency_key;
             ", ", Bool = &self.run.queued;
-            ")";
+            ", (SELECT broker FROM run_owner WHERE broker = ", Nullable<Text> = &self.run.owner;
+            "))";
         )
     }
 }

@@ -11,7 +11,7 @@ fn member() -> Member {
 }
 
 /// Another broker that detects the hanging leader and takes over.
-fn take_over(config: &StoreConfig) -> Leadership {
+pub(super) fn take_over(config: &StoreConfig) -> Leadership {
     let (mut seat, mut watch) = (Seat::at(config, member(), 1_000).expect("a seat"), Watch::default());
     let looks = TICKS.map(|now| seat.look(&mut watch, now).expect("a look"));
     let won = looks.into_iter().find_map(|look| match look {

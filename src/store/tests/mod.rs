@@ -7,6 +7,7 @@ mod failures;
 mod groups;
 mod hot;
 mod leader;
+mod ownership;
 mod retention;
 mod segments;
 mod series;
