@@ -9,6 +9,7 @@ use super::followers::Followers;
 use super::involved::RunsByPeer;
 use super::job::JobHandle;
 use super::lateness::Lateness;
+use super::leader_link::LeaderLink;
 use super::node::NodeHandle;
 use super::packages::Packages;
 use super::placement::allocator::AllocatorHandle;
@@ -18,7 +19,8 @@ use super::recorder::OpenMinute;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
-use super::run_shell::AtWork;
+use super::run_owners::RunOwnersHandle;
+use super::run_shell::{AtWork, Elsewhere};
 use super::scheduler::SchedulerHandle;
 use super::sites::Sites;
 use super::supervision::ActorStats;
@@ -214,6 +216,12 @@ pub struct BrokerContext {
     pub allocator: AllocatorHandle,
     /// Notifies jobs at their scheduled times.
     pub scheduler: SchedulerHandle,
+    /// The brokers that own runs, at the leader.
+    pub run_owners: RunOwnersHandle,
+    /// The link to the leader, at a broker that owns runs.
+    pub leader: Option<LeaderLink>,
+    /// By which the leader recognizes the other brokers of its database.
+    pub link_secret: Option<Arc<str>>,
     /// Sends alerts.
     pub alert_sender: AlertsHandle,
     /// Intervals and timeouts of the actors.
@@ -275,6 +283,9 @@ impl BrokerContext {
             dispatch_is_paused: Arc::default(),
             allocator: AllocatorHandle::default(),
             scheduler: SchedulerHandle::default(),
+            run_owners: RunOwnersHandle::default(),
+            leader: None,
+            link_secret: None,
             alert_sender: AlertsHandle::default(),
             times,
             since: Timestamp::now(),
@@ -315,6 +326,18 @@ impl BrokerContext {
     #[must_use]
     pub fn with_predecessor(self, predecessor_until: Timestamp) -> Self {
         Self { predecessor_until, ..self }
+    }
+
+    /// For a broker that owns runs: sets the link to the leader.
+    #[must_use]
+    pub fn with_leader(self, leader: LeaderLink) -> Self {
+        Self { leader: Some(leader), ..self }
+    }
+
+    /// For a leader: sets the secret of its database.
+    #[must_use]
+    pub fn with_link_secret(self, secret: String) -> Self {
+        Self { link_secret: Some(secret.into()), ..self }
     }
 
     /// Sets where spans go.
@@ -376,9 +399,19 @@ impl BrokerContext {
         match run {
             None => Err(Problem::not_found(format!("there is no run {identity}"))),
             Some(run) if run.state.is_final() => Err(run_over(&run)),
-            // Its actor has not been started yet: the run is queued, or the actor of its job crashed after it had stored the run.
-            Some(_) => self.registry().start_run(identity).wait().await,
+            Some(run) => match self.elsewhere(&run) {
+                Some(elsewhere) => Ok(elsewhere),
+                // Its actor has not been started yet: the run is queued, or the actor of its job crashed after it had stored the run.
+                None => self.registry().start_run(identity).wait().await,
+            },
         }
+    }
+
+    /// The handle of an active run that another broker executes; `None`: it belongs to this broker.
+    #[must_use]
+    pub fn elsewhere(&self, run: &Run) -> Option<AtWork> {
+        let owner = run.owner.filter(|owner| *owner != self.brokers.me.id)?;
+        Some(AtWork::Elsewhere(Elsewhere { identity: run.identity, kind: run.kind, owner, owners: self.run_owners.clone() }))
     }
 
     /// The actor of an active run of a block job.

@@ -2,7 +2,7 @@
 //!
 //! Other modules hold handles, never addresses; an actor's `message.rs` defines the messages that it accepts, and how to send
 //! them. An actor waits only for actors below it (service; job; run, task, application, callback; registry, placement,
-//! scheduler, node, worker, alerts, janitor, recorder; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
+//! scheduler, run_owners, node, worker, alerts, janitor, recorder; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
 
 pub mod address_map;
 pub mod alerts;
@@ -18,6 +18,7 @@ pub mod involved;
 pub mod janitor;
 pub mod job;
 pub mod lateness;
+pub mod leader_link;
 pub mod node;
 pub mod packages;
 pub mod placement;
@@ -26,6 +27,7 @@ pub mod registry;
 pub mod reply;
 pub mod run;
 pub mod run_logs;
+pub mod run_owners;
 pub mod run_shell;
 pub mod scheduler;
 pub mod session_sender;

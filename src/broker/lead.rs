@@ -20,8 +20,8 @@ use crate::edge::{Edge, Guard, Owners};
 use crate::names::Names;
 use crate::service::Service;
 use crate::store::{
-    CloseWorkers, CountNodes, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError,
-    UnsettledJobs,
+    CloseWorkers, CountNodes, EnsureLinkSecret, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig,
+    StoreError, UnsettledJobs,
 };
 use crate::telemetry::{METRICS_EVERY, Telemetry};
 use std::cell::Cell;
@@ -119,7 +119,8 @@ impl Leader {
         };
         let keeper = actix::spawn(keeper.keep());
         let (open_runs, unsettled, before) = left_open(&store).await.map_err(failed)?;
-        let context = context.with_before(before).with_telemetry(telemetry.clone());
+        let secret = store.write(EnsureLinkSecret(uuid::Uuid::new_v4().to_string())).await.map_err(failed)?;
+        let context = context.with_before(before).with_telemetry(telemetry.clone()).with_link_secret(secret);
         let sites = store.read(LoadSites).await.map_err(failed)?;
         load_sites(&context, sites).await.map_err(failed)?;
         if !open_runs.is_empty() {

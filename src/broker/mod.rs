@@ -5,6 +5,7 @@ mod clock;
 mod http;
 mod lead;
 mod lease;
+mod owner;
 mod standby;
 mod wire;
 
@@ -101,7 +102,7 @@ impl Broker {
         match candidate.look() {
             Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
             Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
-                broker.part = Part::StandsBy(Standby::start(config, &broker.door, broker.me.clone(), candidate)?);
+                broker.part = Part::StandsBy(Standby::start(config, &broker.door, broker.me.clone(), candidate, broker.telemetry.clone())?);
                 log::info!("broker stands by address={address} database={}", config.database);
             }
             Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.to_string())),
@@ -140,7 +141,8 @@ impl Broker {
                         won = standby.won() => won,
                     };
                     let (leadership, reason) = won.map_err(|e| BootError::Store(self.config.database.to_string(), e))?;
-                    let Part::StandsBy(standby) = std::mem::replace(&mut self.part, Part::None) else { return Ok(()) };
+                    let Part::StandsBy(mut standby) = std::mem::replace(&mut self.part, Part::None) else { return Ok(()) };
+                    standby.end_runs().await;
                     self.lead(leadership, reason).await?;
                     standby.make_way();
                 }

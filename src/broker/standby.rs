@@ -2,6 +2,7 @@
 
 use super::clock::Steady;
 use super::lead::{context, edge, store_config};
+use super::owner::{self, Owner};
 use super::{BootError, http};
 use crate::actors::brokers::{Brokers, Role};
 use crate::config::broker::BrokerConfig;
@@ -9,6 +10,7 @@ use crate::domain::leader::{Reason, Tenure, Watch};
 use crate::edge::Edge;
 use crate::service::Service;
 use crate::store::{Leadership, Look, Member, Seat, Store, StoreError, StoredLease, Tables};
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -39,6 +41,8 @@ pub(super) struct Standby {
     won: oneshot::Receiver<Won>,
     /// Reads the named tokens, which the leader changes, again and again.
     tokens: tokio::task::JoinHandle<()>,
+    /// Executes runs for the leader.
+    owner: Option<owner::Handle>,
 }
 
 /// A broker that may take over, with the state of its checks.
@@ -62,9 +66,16 @@ impl Candidate {
 }
 
 impl Standby {
-    pub(super) fn start(config: &BrokerConfig, door: &http::Listener, me: Member, candidate: Candidate) -> Result<Self, BootError> {
+    pub(super) fn start(
+        config: &BrokerConfig,
+        door: &http::Listener,
+        me: Member,
+        candidate: Candidate,
+        telemetry: Telemetry,
+    ) -> Result<Self, BootError> {
         let store = Store::stand_by(&store_config(config)).map_err(|e| BootError::Store(config.database.to_string(), e))?;
         let role = Role::Standby { leader: None, term: 0, can_read: false };
+        let reader = store.clone();
         let context = context(config, store, Brokers::new(me, role));
         let brokers = Arc::clone(&context.brokers);
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -83,12 +94,21 @@ impl Standby {
         let edge = edge(config, Service::new(context));
         let server = http::serve_standby(door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
         let tokens = actix::spawn(follow_tokens(edge));
-        Ok(Self { server, brokers, is_stopped, thread, won, tokens })
+        // Brokers that share a file share a machine: there the leader does all.
+        let owner = reader.is_remote().then(|| Owner::start(config, Arc::clone(&brokers), reader, telemetry));
+        Ok(Self { server, brokers, is_stopped, thread, won, tokens, owner })
     }
 
     /// Completes when this broker becomes the leader, or never can.
     pub(super) async fn won(&mut self) -> Won {
         (&mut self.won).await.unwrap_or_else(|_| Err(StoreError::Failed("the thread that watches the leader panicked".into())))
+    }
+
+    /// Executes no runs for another leader any more.
+    pub(super) async fn end_runs(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.end().await;
+        }
     }
 
     /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected.
@@ -106,7 +126,8 @@ impl Standby {
     }
 
     /// Stops the standby.
-    pub(super) async fn stop(self) {
+    pub(super) async fn stop(mut self) {
+        self.end_runs().await;
         self.tokens.abort();
         self.is_stopped.store(true, Relaxed);
         self.thread.thread().unpark();

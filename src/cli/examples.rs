@@ -13,7 +13,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "webloom broker --listen 0.0.0.0:55626 --advertise http://broker.example:55626 --token admin:SECRET --token agent:OTHER",
         ],
     ),
-    ("brokers", &["webloom brokers --broker http://a.example:55626,http://b.example:55626"]),
+    ("brokers list", &["webloom brokers list --broker http://a.example:55626,http://b.example:55626", "webloom brokers list -o wide"]),
+    ("brokers drain", &["webloom brokers drain http://b.example:55626", "webloom brokers drain 0199c3f2 --no-wait"]),
     (
         "agent",
         &[

@@ -47,6 +47,8 @@ pub mod request;
 pub mod robots;
 pub mod run;
 #[cfg(feature = "broker")]
+pub mod run_owners;
+#[cfg(feature = "broker")]
 pub mod schedule;
 #[cfg(feature = "broker")]
 pub mod secrets;

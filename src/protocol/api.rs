@@ -1,7 +1,7 @@
 //! The inputs and outputs of the REST API under `/api/v1`.
 
 pub use super::run_counts::{BlockCounts, SitesOfRun};
-use crate::domain::ids::{Identity, JobId, Named, NodeId, Number, WorkerId};
+use crate::domain::ids::{BrokerId, Identity, JobId, Named, NodeId, Number, WorkerId};
 use crate::domain::run::{Counters, RunState, WaitsFor};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -268,6 +268,9 @@ pub struct RunOutput {
     /// The result: for a callback, the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
+    /// The broker that executes the run, or did; absent: the leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_id: Option<BrokerId>,
     /// Who created it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of another run did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,

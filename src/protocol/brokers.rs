@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum BrokerRole {
-    /// It does all the work.
+    /// It schedules, and does all work that it does not give to others.
     Leader,
-    /// It only reads, and waits.
+    /// It takes over when the leader is gone. With PostgreSQL it executes runs of callback jobs.
     Standby,
     /// It has ended or hangs.
     Gone,
@@ -38,6 +38,12 @@ pub struct BrokerOutput {
     /// Since when it leads, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leads_since: Option<Timestamp>,
+    /// Number of open runs that it executes, or will when they begin.
+    #[serde(default)]
+    pub runs: u64,
+    /// Whether it may execute runs: the leader may, and with PostgreSQL each standby whose runs were not taken back and that was not drained.
+    #[serde(default)]
+    pub executes: bool,
     /// When it started, by its own clock.
     pub started_at: Timestamp,
     /// When it was seen last, by its own clock.

@@ -34,6 +34,8 @@ pub mod log;
 pub mod management;
 pub mod node;
 pub mod object;
+#[cfg(feature = "broker")]
+pub mod ownership;
 pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;

@@ -6,7 +6,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::time::Timestamp;
 use crate::protocol::brokers::{BrokerOutput, BrokerRole};
 use crate::protocol::problem::Problem;
-use crate::store::{GetLease, ListBrokers};
+use crate::store::{CountRunsByOwner, GetLease, ListBrokers, ListOwnerships};
 
 /// A standby broker that is silent for this many lease durations is shown as gone.
 const SILENT_LEASES: i64 = 3;
@@ -75,6 +75,15 @@ impl Service {
     pub async fn brokers(&self) -> Result<Vec<BrokerOutput>, Problem> {
         let lease = self.context.store.read(GetLease).await.map_err(|e| problem_of(&e))?;
         let stored = self.context.store.read(ListBrokers).await.map_err(|e| problem_of(&e))?;
+        // A standby of a later version reads the tables of an earlier one.
+        let (runs, owners) = match self.can_read() {
+            Ok(()) => {
+                let runs = self.context.store.read(CountRunsByOwner).await.map_err(|e| problem_of(&e))?;
+                (runs, self.context.store.read(ListOwnerships).await.map_err(|e| problem_of(&e))?)
+            }
+            Err(_) => (Vec::new(), Vec::new()),
+        };
+        let runs_of = |owner| runs.iter().find(|(of, _)| *of == owner).map_or(0, |(_, count)| *count);
         let now = Timestamp::now();
         let brokers = stored.into_iter().map(|broker| {
             let lease = lease.as_ref().filter(|lease| lease.broker == broker.member.id && !lease.lease.is_released);
@@ -93,6 +102,8 @@ impl Service {
                 is_this: broker.member.id == self.context.brokers.me.id,
                 term: lease.map(|lease| lease.lease.term),
                 leads_since: lease.map(|lease| lease.since),
+                runs: runs_of(if lease.is_some() { None } else { Some(broker.member.id) }),
+                executes: lease.is_some() || owners.iter().any(|right| right.broker == broker.member.id),
                 started_at: broker.member.started_at,
                 last_seen: lease.map_or(broker.last_seen, |lease| lease.renewed_at),
             }

@@ -25,6 +25,7 @@ mod programs;
 mod queue;
 mod redrive;
 mod results;
+mod run_owners;
 mod run_sites;
 mod runs;
 mod series;

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How long a stop request waits for the end of the run.
 const STOP: Duration = Duration::from_secs(3);
+/// How long the description of a run that another broker executes may take.
+const DESCRIBED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Selects the runs to list.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +68,9 @@ impl Service {
             return Ok(output);
         }
         let run = self.stored_run(identity).await?;
+        if let Some(output) = self.described_elsewhere(&run).await {
+            return Ok(output);
+        }
         let mut output = shown(&run);
         if run.kind == JobKind::Block {
             self.count_blocks(&run, &mut output).await?;
@@ -105,6 +110,13 @@ impl Service {
     /// The description from the actor of an active run.
     pub(super) async fn described(&self, identity: Identity) -> Option<RunOutput> {
         self.context.addresses.run(identity)?.describe().wait().await.ok()
+    }
+
+    /// The description of an active run that another broker executes.
+    pub(super) async fn described_elsewhere(&self, run: &Run) -> Option<RunOutput> {
+        // If its broker hangs, the row is a good answer, too.
+        let described = self.context.elsewhere(run).filter(|_| !run.state.is_final())?.describe();
+        tokio::time::timeout(DESCRIBED_WITHIN, described.wait()).await.ok()?.ok()
     }
 
     /// Lists runs, newest first unless the filter has another order.

@@ -225,7 +225,10 @@ impl Service {
                 (self.described(run.identity).await, parts, None)
             }
             _ => {
-                let now = self.described(run.identity).await;
+                let now = match self.described(run.identity).await {
+                    None => self.described_elsewhere(run).await,
+                    described => described,
+                };
                 let needs_worker = run.kind == JobKind::Block && now.as_ref().is_none_or(|now| now.worker_id.is_none());
                 let request = || Box::new(WorkerRequest::of_run(run, run.class_name.as_str().into(), Arc::clone(&run.queue.workers)));
                 (now, Vec::new(), needs_worker.then(request))

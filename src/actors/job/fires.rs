@@ -38,7 +38,7 @@ impl LoadedJob {
             self.context.lateness.recorded(now.since_ms(planned));
         }
         if run.state.is_final() {
-            return self.context.registry().run_ended(run.identity, run.job_id, run.follow);
+            return self.context.registry().run_ended(run.identity, run.job_id, run.state, run.follow);
         }
         if let Some(known) = &mut self.known {
             known.open.push(OpenRun { identity: run.identity, queued: run.queued, not_before: run.not_before, is_ahead: run.is_ahead() });
@@ -280,6 +280,8 @@ impl Known {
         let settings = self.settings()?;
         (run.download, run.queue) = (settings.download.clone(), settings.queue.clone());
         run.rules.application = super::input::application_of(job)?;
+        // A queued run waits at its job. So far only runs that need neither nodes nor workers are given to other brokers.
+        run.owner = if queued || job.job_type != JobKind::Callback { None } else { self.owners.choose() };
         Ok(run)
     }
 

@@ -3,6 +3,7 @@
 use super::open::OpenRuns;
 use crate::actors::context::BrokerContext;
 use crate::actors::reply::problem_of;
+use crate::actors::run_owners::RunOwnersHandle;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{InvalidProperty, Job, JobKind};
 use crate::domain::schedule::{JobCore, Open, Schedule, may_be_ahead};
@@ -49,6 +50,8 @@ pub(super) struct Known {
     /// The task settings that the runs of a task job receive.
     pub(super) task: Arc<TaskSettings>,
     settings: OnceCell<Arc<Settings>>,
+    /// Chooses the brokers that execute its runs.
+    pub(super) owners: RunOwnersHandle,
 }
 
 /// The properties of a job, as its runs pass them on.
@@ -63,7 +66,7 @@ pub(super) struct Settings {
 }
 
 impl Known {
-    fn new(loaded: Loaded) -> Result<Self, Problem> {
+    fn new(loaded: Loaded, owners: RunOwnersHandle) -> Result<Self, Problem> {
         let Loaded { job, plan, open, data } = loaded;
         let compiled = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile();
         // The schedule was valid when it was stored; a later version of the program may have other rules.
@@ -86,7 +89,7 @@ impl Known {
             changed_at: job.update_time,
             leaves_data: job.job_type == JobKind::Task,
         };
-        Ok(Self { job, core, open, data, arguments, task, settings })
+        Ok(Self { job, core, open, data, arguments, task, settings, owners })
     }
 
     /// The parsed properties of the job. Download settings are read only for block jobs.
@@ -128,7 +131,7 @@ impl LoadedJob {
     pub(super) fn prepare(&mut self, loaded: Loaded) {
         if self.known.is_none() {
             // If the state is invalid, the next caller gets the error.
-            self.known = Known::new(loaded).ok();
+            self.known = Known::new(loaded, self.context.run_owners.clone()).ok();
         }
     }
 
@@ -146,7 +149,7 @@ impl LoadedJob {
             } else {
                 None
             };
-            self.known = Some(Known::new(Loaded { job, plan, open, data })?);
+            self.known = Some(Known::new(Loaded { job, plan, open, data }, self.context.run_owners.clone())?);
         }
         Ok(self.known.as_mut().expect("the job was loaded above"))
     }

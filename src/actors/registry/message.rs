@@ -10,7 +10,7 @@ use crate::actors::supervision::{Death, Link};
 use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::node::NodeFacts;
-use crate::domain::run::Run;
+use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use actix::Message;
 use std::collections::BTreeMap;
@@ -129,7 +129,29 @@ pub struct RunEnded {
     pub job_id: JobId,
     /// The job must process the end, even if its actor is not loaded.
     pub follow: bool,
+    /// How the run ended, if a run has just ended.
+    pub state: Option<RunState>,
 }
+
+/// From the link to the leader: the runs of this broker move to others. Attempts that have begun are finished first.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct GiveRunsUp;
+
+/// From a run's actor: it has ended without an end of the run.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunGivenUp(pub Identity);
+
+/// From the link to the leader: this broker owns no runs any more. All actors of runs end at once, and so does the registry.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AbandonRuns(pub Reply<()>);
+
+/// From the owners: these runs belong to the leader again.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct TakeRunsBack(pub Vec<Identity>);
 
 /// From the exit guard of a child.
 #[derive(Debug, Message)]
@@ -211,12 +233,31 @@ impl RegistryHandle {
         self.0.tell(RunBeginsAnew(identity));
     }
     /// See [`RunEnded`].
-    pub fn run_ended(&self, identity: Identity, job_id: JobId, follow: bool) {
-        self.0.tell(RunEnded { identity: Some(identity), job_id, follow });
+    pub fn run_ended(&self, identity: Identity, job_id: JobId, state: RunState, follow: bool) {
+        self.0.tell(RunEnded { identity: Some(identity), job_id, follow, state: Some(state) });
     }
     /// See [`RunEnded`].
     pub fn job_unsettled(&self, job_id: JobId, identity: Option<Identity>) {
-        self.0.tell(RunEnded { identity, job_id, follow: true });
+        self.0.tell(RunEnded { identity, job_id, follow: true, state: None });
+    }
+    /// See [`GiveRunsUp`].
+    pub fn give_runs_up(&self) {
+        self.0.tell(GiveRunsUp);
+    }
+    /// See [`RunGivenUp`].
+    pub fn run_given_up(&self, identity: Identity) {
+        self.0.tell(RunGivenUp(identity));
+    }
+    /// See [`AbandonRuns`].
+    #[must_use]
+    pub fn abandon_runs(&self) -> Answer<()> {
+        let (reply, answer) = reply();
+        self.0.tell(AbandonRuns(reply));
+        answer
+    }
+    /// See [`TakeRunsBack`].
+    pub fn take_runs_back(&self, runs: Vec<Identity>) {
+        self.0.tell(TakeRunsBack(runs));
     }
     /// See [`ChildDied`].
     pub fn child_died(&self, death: Death) {

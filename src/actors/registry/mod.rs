@@ -4,13 +4,14 @@
 //! supervises it, and a restarted process loses nothing.
 
 mod message;
+mod ownership;
 mod reconcile;
 mod restart;
 mod spawn;
 
 pub use message::{
-    ChildDied, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew, RunEnded, Shutdown,
-    StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerWatches,
+    AbandonRuns, ChildDied, GiveRunsUp, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew,
+    RunEnded, RunGivenUp, Shutdown, StartNewRun, StartRunActor, TakeRunsBack, WorkerConnected, WorkerLeft, WorkerWatches,
 };
 
 use super::context::BrokerContext;
@@ -39,6 +40,8 @@ pub struct Registry {
     watching: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
     awaited_runs: HashMap<Identity, Vec<Reply<AtWork>>>,
+    /// Its runs move to other brokers: none is started any more.
+    gives_up: bool,
 }
 
 #[derive(Debug)]
@@ -49,9 +52,23 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, recorder, and all active runs.
+    /// Starts the registry of a leader: it starts the dispatcher, scheduler, alert sender, janitor, recorder, and all active runs.
     #[must_use]
     pub fn start(context: &BrokerContext, open_runs: Vec<Identity>) -> RegistryHandle {
+        Self::start_with(context, move |this, ctx| {
+            this.start_dispatcher();
+            this.start_allocator(false);
+            this.start_scheduler();
+            this.start_run_owners();
+            this.start_alerts();
+            this.start_janitor();
+            this.start_recorder();
+            this.look_for_overdue(ctx);
+            this.take_over(&open_runs, ctx);
+        })
+    }
+
+    fn start_with(context: &BrokerContext, begin: impl FnOnce(&mut Self, &mut Context<Self>) + 'static) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
         context.addresses.actor_stats.enter(&stats);
         let inner = context.clone();
@@ -69,15 +86,9 @@ impl Registry {
                 node_limits: HashMap::new(),
                 watching: HashSet::new(),
                 awaited_runs: HashMap::new(),
+                gives_up: false,
             };
-            this.start_dispatcher();
-            this.start_allocator(false);
-            this.start_scheduler();
-            this.start_alerts();
-            this.start_janitor();
-            this.start_recorder();
-            this.look_for_overdue(ctx);
-            this.take_over(&open_runs, ctx);
+            begin(&mut this, ctx);
             this
         });
         RegistryHandle(Link::new(addr, stats))

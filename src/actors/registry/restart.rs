@@ -61,6 +61,7 @@ impl Registry {
                 }
             }
             ChildKey::Scheduler => self.start_scheduler(),
+            ChildKey::RunOwners => self.start_run_owners(),
             ChildKey::Alerts => self.start_alerts(),
             ChildKey::Janitor => self.start_janitor(),
             ChildKey::Recorder => self.start_recorder(),
@@ -112,7 +113,7 @@ impl Registry {
     fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
         log::error!("{} crashed too often and is given up: {error}", key.label());
         match key {
-            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator => {
+            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator | ChildKey::RunOwners => {
                 log::error!("the broker cannot run without it, the process ends");
                 std::process::abort();
             }
@@ -194,7 +195,7 @@ async fn fail_run(context: crate::actors::context::BrokerContext, identity: Iden
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
     if run.state.is_final() {
         // Its last actor ended before it knew that the end is stored.
-        context.registry().run_ended(identity, run.job_id, run.follow);
+        context.registry().run_ended(identity, run.job_id, run.state, run.follow);
         return Ok(());
     }
     let (blocks, _) = context.store.read(LoadFrontier { no: run.no }).await?;
@@ -215,7 +216,7 @@ async fn fail_run(context: crate::actors::context::BrokerContext, identity: Iden
     };
     let follow = context.store.write_unbounded(end).await?;
     context.counts.ended(RunState::Failed);
-    context.registry().run_ended(identity, run.job_id, follow);
+    context.registry().run_ended(identity, run.job_id, RunState::Failed, follow);
     Ok(())
 }
 
@@ -245,6 +246,7 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Dispatcher
             | ChildKey::Allocator
             | ChildKey::Scheduler
+            | ChildKey::RunOwners
             | ChildKey::Alerts
             | ChildKey::Janitor
             | ChildKey::Recorder => {}

@@ -16,6 +16,7 @@ use crate::actors::placement::dispatcher::Dispatcher;
 use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{Blocks, StoredBlocks};
+use crate::actors::run_owners::RunOwners;
 use crate::actors::run_shell::{AtWork, Kind, RunLink, RunShell};
 use crate::actors::scheduler::Scheduler;
 use crate::actors::supervision::Link;
@@ -26,8 +27,9 @@ use crate::domain::job::JobKind;
 use crate::domain::node::NodeRecord;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
+use crate::protocol::ownership::ToLeader;
 use crate::protocol::problem::Problem;
-use crate::store::{AdoptRun, AdoptRuns, StoreError, UpsertNode};
+use crate::store::{AdoptRun, AdoptRuns, GetRun, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,13 +37,26 @@ use std::sync::Arc;
 /// Number of runs that one write takes over.
 const ADOPTED_AT_ONCE: usize = 256;
 
-/// Starts the actor of a run that was loaded from the store.
+/// Starts the actor of a run that was loaded from the store, or gives the handle of a run that another broker executes.
 type StartActor = Box<dyn FnOnce(&mut Registry) -> AtWork>;
 
 /// Takes over a run: increases the epoch and loads the stored state. `None`: the run has ended and needs no actor.
 async fn adopt(context: BrokerContext, identity: Identity) -> Result<Option<StartActor>, StoreError> {
-    let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
-    load_adopted(context, run, epoch).await
+    loop {
+        match context.store.write_unbounded(AdoptRun { identity }).await {
+            Ok((run, epoch)) => return load_adopted(context, run, epoch).await,
+            Err(StoreError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        let Some(run) = context.store.read(GetRun(identity)).await? else { return Err(StoreError::NotFound) };
+        if let Some(elsewhere) = context.elsewhere(&run) {
+            return Ok(if run.state.is_final() { None } else { Some(Box::new(move |_| elsewhere)) });
+        }
+        // It has come back to this broker meanwhile, or has been taken from it.
+        if run.owner.is_none() && context.leader.is_some() {
+            return Err(StoreError::NotFound);
+        }
+    }
 }
 
 async fn load_adopted(context: BrokerContext, run: Run, epoch: i64) -> Result<Option<StartActor>, StoreError> {
@@ -77,6 +92,12 @@ impl Registry {
         let guard = self.enter(ChildKey::Scheduler);
         let stats = Arc::clone(guard.stats());
         self.context.scheduler.0.set(Link::new(Scheduler::new(guard, self.context.clone()).start(), stats));
+    }
+
+    pub(super) fn start_run_owners(&mut self) {
+        let guard = self.enter(ChildKey::RunOwners);
+        let stats = Arc::clone(guard.stats());
+        self.context.run_owners.link.set(Link::new(RunOwners::new(guard, self.context.clone()).start(), stats));
     }
 
     pub(super) fn start_alerts(&mut self) {
@@ -205,6 +226,9 @@ impl Registry {
             this.context.addresses.building.remove(identity);
             for reply in waiting {
                 reply.send(Ok(at_work.clone()));
+            }
+            if this.gives_up {
+                at_work.give_up(false);
             }
         }));
     }
@@ -335,6 +359,10 @@ impl Handler<StartRunActor> for Registry {
             at_work.check_queue();
             return reply.send(Ok(at_work));
         }
+        if self.gives_up {
+            self.tell_leader(ToLeader::GivenUp { run_id: identity });
+            return reply.send(Err(Problem::busy("the run is about to move to another broker; retry later")));
+        }
         self.awaited_runs.entry(identity).or_default().push(reply);
         // Its actor may be on its way: two actors of one run must not be started.
         if self.context.addresses.building.get(identity).is_none() {
@@ -372,6 +400,9 @@ impl Handler<StartNewRun> for Registry {
         let _timed = self.timed("registry.start_new_run");
         let addresses = &self.context.addresses;
         self.label(ChildKey::Job(run.job_id), &run.job_name);
+        if let Some(owner) = run.owner {
+            return self.context.run_owners.start_elsewhere(owner, run.identity);
+        }
         // Another caller may have found the run in the store and requested its actor already.
         if addresses.run(run.identity).is_some() || addresses.building.get(run.identity).is_some() {
             return;
@@ -395,17 +426,28 @@ impl Handler<RunBeginsAnew> for Registry {
         let _timed = self.timed("registry.run_begins_anew");
         self.leave_run(identity);
         self.context.followers.ring(identity);
+        self.tell_leader(ToLeader::Retries { run_id: identity });
+        if self.gives_up {
+            self.tell_leader(ToLeader::GivenUp { run_id: identity });
+            return self.leave_if_done();
+        }
         self.start_run(identity, ctx);
     }
 }
 
 impl Handler<RunEnded> for Registry {
     type Result = ();
-    fn handle(&mut self, RunEnded { identity, job_id, follow }: RunEnded, _: &mut Self::Context) {
+    fn handle(&mut self, RunEnded { identity, job_id, follow, state }: RunEnded, _: &mut Self::Context) {
         let _timed = self.timed("registry.run_ended");
         if let Some(identity) = identity {
             self.leave_run(identity);
             self.context.followers.ring(identity);
+        }
+        if self.context.leader.is_some() {
+            if let (Some(run_id), Some(state)) = (identity, state) {
+                self.tell_leader(ToLeader::Ended { run_id, job_id, state, follow });
+            }
+            return self.leave_if_done();
         }
         if follow {
             self.job(job_id).run_over(identity, true);

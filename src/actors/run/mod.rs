@@ -330,6 +330,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
         seen: 0,
         bytes: 0,
         seen_bytes: Some(0),
+        broker_id: run.owner,
         create_by: run.create_by().map(str::to_owned),
         update_by: run.update_by.clone(),
         update_time: run.last_change(),

@@ -110,7 +110,7 @@ impl<K: Kind> RunShell<K> {
         let level = if state == RunState::Success && is_frequent { log::Level::Debug } else { log::Level::Info };
         log::log!(level, "run ended run_id={} state={} {summary}", self.run.identity, state.name());
         self.leave(ctx);
-        self.context.registry().run_ended(self.run.identity, self.run.job_id, follow);
+        self.context.registry().run_ended(self.run.identity, self.run.job_id, state, follow);
     }
 
     /// Answers the waiting callers, notifies the peers, and ends the actor.

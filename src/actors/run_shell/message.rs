@@ -5,9 +5,10 @@ use crate::actors::application::ApplicationHandle;
 use crate::actors::callback::CallbackHandle;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::run::RunHandle;
+use crate::actors::run_owners::RunOwnersHandle;
 use crate::actors::supervision::{ChildKey, Link};
 use crate::actors::task::TaskHandle;
-use crate::domain::ids::Identity;
+use crate::domain::ids::{BrokerId, Identity};
 use crate::domain::job::JobKind;
 use crate::protocol::api::RunOutput;
 use actix::Message;
@@ -29,6 +30,11 @@ pub enum Control {
     Withdraw(Reply<bool>),
     /// From the registry: a queued run should check whether it may begin.
     CheckQueue,
+    /// From the registry of a broker that gives its runs up: end this actor. Another broker continues the run.
+    GiveUp {
+        /// Also if an attempt has begun: it will be repeated. Otherwise the attempt is finished first.
+        at_once: bool,
+    },
     /// From the service: the current state of the run.
     Describe(Reply<RunOutput>),
 }
@@ -40,6 +46,7 @@ impl Control {
             Self::Stop { .. } => "run.stop",
             Self::Withdraw(_) => "run.withdraw",
             Self::CheckQueue => "run.check_queue",
+            Self::GiveUp { .. } => "run.give_up",
             Self::Describe(_) => "run.describe",
         }
     }
@@ -86,6 +93,21 @@ pub enum AtWork {
     Application(ApplicationHandle),
     /// A run of a task on a worker.
     Task(TaskHandle),
+    /// A run that another broker executes.
+    Elsewhere(Elsewhere),
+}
+
+/// A run that another broker executes.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// The run.
+    pub identity: Identity,
+    /// The kind of its job.
+    pub kind: JobKind,
+    /// The broker.
+    pub owner: BrokerId,
+    /// Passes messages on to it.
+    pub owners: RunOwnersHandle,
 }
 
 impl AtWork {
@@ -97,6 +119,7 @@ impl AtWork {
             Self::Callback(_) => JobKind::Callback,
             Self::Application(_) => JobKind::Application,
             Self::Task(_) => JobKind::Task,
+            Self::Elsewhere(run) => run.kind,
         };
         ChildKey::Run(kind, identity)
     }
@@ -107,6 +130,7 @@ impl AtWork {
             Self::Callback(callback) => callback.0.tell(control),
             Self::Application(application) => application.0.tell(control),
             Self::Task(task) => task.0.tell(control),
+            Self::Elsewhere(run) => run.owners.control_elsewhere(run.owner, run.identity, control),
         }
     }
 
@@ -129,6 +153,11 @@ impl AtWork {
     /// See [`Control::CheckQueue`].
     pub fn check_queue(&self) {
         self.tell(Control::CheckQueue);
+    }
+
+    /// See [`Control::GiveUp`].
+    pub fn give_up(&self, at_once: bool) {
+        self.tell(Control::GiveUp { at_once });
     }
 
     /// See [`Control::Describe`].

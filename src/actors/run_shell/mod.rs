@@ -9,7 +9,7 @@ mod end;
 mod message;
 
 pub use end::{Ended, Totals};
-pub use message::{AtWork, Control, Event, RunLink};
+pub use message::{AtWork, Control, Elsewhere, Event, RunLink};
 
 use super::context::BrokerContext;
 use super::run::stored_output;
@@ -293,6 +293,17 @@ impl<K: Kind> RunShell<K> {
         }
         is_withdrawn
     }
+
+    fn give_run_up(&mut self, at_once: bool, ctx: &mut Ctx<K>) {
+        // An attempt that has begun ends, and so does a write of the end: then the registry hears of it.
+        if !at_once && (self.run.state == RunState::Running || self.lifecycle.is_ending()) {
+            return;
+        }
+        K::withdrawn(self);
+        self.guard.finish();
+        ctx.stop();
+        self.context.registry().run_given_up(self.run.identity);
+    }
 }
 
 impl<K: Kind> Actor for RunShell<K> {
@@ -310,6 +321,7 @@ impl<K: Kind> Handler<Control> for RunShell<K> {
         match control {
             Control::Describe(reply) => reply.send(Ok(self.output())),
             Control::CheckQueue => self.check_queue(ctx),
+            Control::GiveUp { at_once } => self.give_run_up(at_once, ctx),
             Control::Withdraw(reply) => reply.send(Ok(self.withdraw(ctx))),
             Control::Stop { reason, by, reply } => match self.lifecycle.check_stop() {
                 Err(NoStop::Over) => reply.send(Err(self.over())),

@@ -24,6 +24,8 @@ pub enum ChildKey {
     Allocator,
     /// The scheduler.
     Scheduler,
+    /// The brokers that own runs.
+    RunOwners,
     /// The alert sender.
     Alerts,
     /// The janitor.
@@ -48,6 +50,7 @@ impl ChildKey {
             Self::Dispatcher => ("dispatcher", "dispatcher".to_owned()),
             Self::Allocator => ("allocator", "allocator".to_owned()),
             Self::Scheduler => ("scheduler", "scheduler".to_owned()),
+            Self::RunOwners => ("run-owners", "run-owners".to_owned()),
             Self::Alerts => ("alerts", "alerts".to_owned()),
             Self::Janitor => ("janitor", "janitor".to_owned()),
             Self::Recorder => ("recorder", "recorder".to_owned()),

@@ -1,10 +1,12 @@
 //! `/api/v1/brokers` and `/api/v1/settings`
 
+use crate::domain::ids::InvalidId;
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::brokers::BrokerOutput;
+use crate::protocol::problem::Problem;
 use crate::protocol::settings::SettingOutput;
 use actix_web::{HttpResponse, web};
 use schemars::JsonSchema;
@@ -19,6 +21,17 @@ pub fn routes() -> Vec<Resource> {
                 .description("Lists the brokers of the database: the leader and the standbys.")
                 .needs(Need::Read)
                 .answers::<Vec<BrokerOutput>>(200, "The brokers, in the order of their starts.")
+        }),
+        resource("/api/v1/brokers/{id}/drain").post(drain, |op| {
+            op.named("drainBroker")
+                .only_leader()
+                .description(
+                    "Moves the runs of a standby to other brokers, so that it can be stopped without repeating an attempt: it gets no \
+                    more runs, and attempts that have begun are finished first. The broker gets runs again when it is started again.",
+                )
+                .needs(Need::Admin)
+                .answers::<BrokerOutput>(202, "The broker; `executes` is false once all its runs have moved.")
+                .may_fail(&[404, 409])
         }),
         resource("/api/v1/settings").get(settings, |op| {
             op.named("listSettings")
@@ -40,6 +53,12 @@ pub struct Settings {
 /// `GET /api/v1/settings`
 pub async fn settings(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(Settings { items: edge.service.settings() }))
+}
+
+/// `POST /api/v1/brokers/{id}/drain`
+pub async fn drain(edge: web::Data<Edge>, id: web::Path<String>) -> Result<HttpResponse, Failure> {
+    let id = id.parse().map_err(|e: InvalidId| Problem::malformed(e.to_string()).at("id"))?;
+    Ok(HttpResponse::Accepted().json(edge.service.drain_broker(id).await?))
 }
 
 /// `GET /api/v1/brokers`

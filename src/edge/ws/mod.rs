@@ -4,6 +4,7 @@
 mod frames;
 mod live;
 mod node;
+mod owner;
 pub(super) mod relay;
 mod session;
 mod worker;
@@ -22,6 +23,7 @@ use crate::domain::ids::{PeerId, WorkerId};
 use crate::domain::node::{Instance, NodeFacts};
 use crate::domain::time::Timestamp;
 use crate::protocol::live::TOKEN;
+use crate::protocol::ownership::{PATH, SECRET_HEADER};
 use crate::protocol::problem::Problem;
 use actix_web::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -63,6 +65,17 @@ pub fn routes() -> Vec<Resource> {
                 .admits(admit_worker, refused)
                 .answers_nothing(101, "The socket is open.")
                 .may_fail(&[400])
+        }),
+        resource(PATH).get(owner_socket, |op| {
+            op.named("openLink")
+                .only_leader()
+                .description(
+                    "The WebSocket of another broker of the same database, which executes runs. Only a program that can read the database \
+                    has the secret that this call needs. It is not for clients.",
+                )
+                .admits(admit_owner, refused)
+                .answers_nothing(101, "The socket is open.")
+                .may_fail(&[400, 401, 503])
         }),
         resource("/live").get(live_socket, |op| {
             op.named("openLiveSocket")
@@ -116,6 +129,24 @@ fn offered_token(request: &HttpRequest) -> Option<String> {
 
 fn admit_window(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
     allow_peer(edge, request, Need::Read, offered_token(request).as_deref(), None).map(Some)
+}
+
+/// Another broker proves that it can read the database.
+fn admit_owner(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
+    let secret = request.headers().get(SECRET_HEADER).map_or(&[][..], HeaderValue::as_bytes);
+    edge.service.admit_owner(secret)?;
+    Ok(Some(Caller::default()))
+}
+
+/// `GET /api/v1/link`
+pub async fn owner_socket(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    stream: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    check_upgrade(&request)?;
+    owner::open(&edge, &caller, &request, stream)
 }
 
 fn check_upgrade(request: &HttpRequest) -> Result<(), Problem> {

@@ -1,0 +1,80 @@
+//! At a broker that owns runs and does not lead: executes them, and gives them up. At the leader: takes runs back that others owned.
+
+use super::{AbandonRuns, GiveRunsUp, Registry, RunGivenUp, TakeRunsBack};
+use crate::actors::context::BrokerContext;
+use crate::actors::registry::RegistryHandle;
+use crate::actors::run_shell::AtWork;
+use crate::domain::ids::Identity;
+use crate::protocol::ownership::ToLeader;
+use actix::{ActorContext, Context, Handler};
+
+impl Registry {
+    /// Starts the registry of a broker that does not lead: its only children are the actors of the runs that it owns.
+    #[must_use]
+    pub fn start_of_owner(context: &BrokerContext) -> RegistryHandle {
+        Self::start_with(context, |_, _| {})
+    }
+
+    fn all_runs(&self) -> Vec<(Identity, AtWork)> {
+        let addresses = &self.context.addresses;
+        let blocks = addresses.runs.all().into_iter().map(|(identity, run)| (identity, AtWork::Run(run)));
+        blocks.chain(addresses.others.all()).collect()
+    }
+
+    /// At a broker that does not lead.
+    pub(super) fn tell_leader(&self, message: ToLeader) {
+        self.context.leader.iter().for_each(|leader| leader.send(message.clone()));
+    }
+
+    /// If all runs were to be given up, and none is at work any more: the leader may take back what is left.
+    pub(super) fn leave_if_done(&self) {
+        let addresses = &self.context.addresses;
+        let is_idle = addresses.runs.count() + addresses.others.count() + addresses.building.count() == 0;
+        if self.gives_up && is_idle {
+            self.tell_leader(ToLeader::Leave);
+        }
+    }
+}
+
+impl Handler<GiveRunsUp> for Registry {
+    type Result = ();
+    fn handle(&mut self, _: GiveRunsUp, _: &mut Self::Context) {
+        let _timed = self.timed("registry.give_runs_up");
+        self.gives_up = true;
+        self.all_runs().iter().for_each(|(_, at_work)| at_work.give_up(false));
+        self.leave_if_done();
+    }
+}
+
+impl Handler<RunGivenUp> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunGivenUp(identity): RunGivenUp, _: &mut Self::Context) {
+        let _timed = self.timed("registry.run_given_up");
+        self.leave_run(identity);
+        self.tell_leader(ToLeader::GivenUp { run_id: identity });
+        self.leave_if_done();
+    }
+}
+
+impl Handler<AbandonRuns> for Registry {
+    type Result = ();
+    fn handle(&mut self, AbandonRuns(reply): AbandonRuns, ctx: &mut Context<Self>) {
+        let _timed = self.timed("registry.abandon_runs");
+        self.all_runs().iter().for_each(|(_, at_work)| at_work.give_up(true));
+        // Runs whose actors are being built are not started any more.
+        ctx.stop();
+        reply.send(Ok(()));
+    }
+}
+
+impl Handler<TakeRunsBack> for Registry {
+    type Result = ();
+    fn handle(&mut self, TakeRunsBack(runs): TakeRunsBack, ctx: &mut Context<Self>) {
+        let _timed = self.timed("registry.take_runs_back");
+        // A caller may have asked for one meanwhile.
+        let addresses = &self.context.addresses;
+        let is_new = |run: &Identity| addresses.run(*run).is_none() && addresses.building.get(*run).is_none();
+        let runs: Vec<Identity> = runs.into_iter().filter(is_new).collect();
+        self.take_over(&runs, ctx);
+    }
+}

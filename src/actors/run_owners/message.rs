@@ -1,0 +1,102 @@
+//! Messages to the actor of the owners, and its handle.
+
+use super::RunOwners;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::run_shell::Control;
+use crate::actors::session_sender::SessionSender;
+use crate::actors::supervision::CurrentLink;
+use crate::domain::ids::{BrokerId, Identity};
+use crate::domain::run_owners::OwnerTable;
+use crate::protocol::ownership::ToLeader;
+use actix::Message;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// From a session: an owner has sent something.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct OwnerSent {
+    /// The session.
+    pub sender: SessionSender,
+    /// The message.
+    pub message: ToLeader,
+}
+
+/// From a session: the connection has closed.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct OwnerDisconnected(pub u64);
+
+/// From the registry: a run of this owner was stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StartElsewhere {
+    /// The owner.
+    pub owner: BrokerId,
+    /// The run.
+    pub identity: Identity,
+}
+
+/// From the handle of a run that another broker executes: pass this message on.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ControlElsewhere {
+    /// The owner.
+    pub owner: BrokerId,
+    /// The run.
+    pub identity: Identity,
+    /// The message.
+    pub control: Control,
+}
+
+/// From the service: move the runs of this broker to others.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DrainOwner {
+    /// The broker.
+    pub broker: BrokerId,
+    /// Answered when the order is sent; a problem: the broker owns no runs.
+    pub reply: Reply<()>,
+}
+
+/// Handle to the owners for other modules.
+#[derive(Debug, Clone, Default)]
+pub struct RunOwnersHandle {
+    pub(in crate::actors) link: CurrentLink<RunOwners>,
+    table: Arc<Mutex<OwnerTable>>,
+}
+
+impl RunOwnersHandle {
+    pub(super) fn table(&self) -> MutexGuard<'_, OwnerTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who executes the next run; `None`: the leader.
+    #[must_use]
+    pub fn choose(&self) -> Option<BrokerId> {
+        self.table().choose()
+    }
+
+    /// See [`OwnerSent`].
+    pub fn sent(&self, sender: SessionSender, message: ToLeader) {
+        self.link.tell(OwnerSent { sender, message });
+    }
+    /// See [`OwnerDisconnected`].
+    pub fn disconnected(&self, session: u64) {
+        self.link.tell(OwnerDisconnected(session));
+    }
+    /// See [`StartElsewhere`].
+    pub fn start_elsewhere(&self, owner: BrokerId, identity: Identity) {
+        self.link.tell(StartElsewhere { owner, identity });
+    }
+    /// See [`ControlElsewhere`].
+    pub fn control_elsewhere(&self, owner: BrokerId, identity: Identity, control: Control) {
+        self.link.tell(ControlElsewhere { owner, identity, control });
+    }
+    /// See [`DrainOwner`].
+    #[must_use]
+    pub fn drain(&self, broker: BrokerId) -> Answer<()> {
+        let (reply, answer) = reply();
+        self.link.tell(DrainOwner { broker, reply });
+        answer
+    }
+}

@@ -1,0 +1,402 @@
+//! A broker that does not lead executes runs for the leader: it connects to the leader, gets the right to own runs, and writes them by itself.
+//!
+//! The right outlives the connection and the leader. It ends when the leader takes the runs back: then the database refuses the writes of this
+//! broker, which ends all actors of its runs, and asks for a new right.
+
+use super::lead::{context, store_config};
+use crate::actors::brokers::{Brokers, Role};
+use crate::actors::context::BrokerContext;
+use crate::actors::leader_link::LeaderLink;
+use crate::actors::registry::{Registry, RegistryHandle};
+use crate::actors::reply::Answer;
+use crate::config::broker::BrokerConfig;
+use crate::protocol::api::RunOutput;
+use crate::protocol::frame;
+use crate::protocol::ownership::{PATH, RunAnswer, RunOrder, SECRET_HEADER, ToLeader, ToOwner};
+use crate::store::{Barrier, LinkSecret, OwnedRuns, Ownership, Store, StoreError};
+use crate::telemetry::Telemetry;
+use actix_codec::Framed;
+use awc::BoxedSocket;
+use awc::error::WsClientError;
+use awc::http::StatusCode;
+use awc::ws::{Codec, Frame, Message};
+use futures_util::{SinkExt as _, StreamExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Between two attempts to connect: it doubles, and begins again with each leader.
+const PAUSE: Duration = Duration::from_millis(100);
+const MOST_PAUSE: Duration = Duration::from_secs(3);
+/// How long the leader may need to accept a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+/// A leader that is silent for so long is asked by another connection.
+const SILENT: Duration = Duration::from_secs(5);
+/// How long the end waits for the last writes: a broker that begins to lead must not wait. The database refuses them then.
+const LAST_WRITES: Duration = Duration::from_millis(500);
+/// How long the end waits for the goodbye to be sent.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// The part of a standby that executes runs.
+pub(super) struct Owner {
+    config: BrokerConfig,
+    brokers: Arc<Brokers>,
+    /// Reads with it, as the standby does.
+    reader: Store,
+    telemetry: Telemetry,
+    client: awc::Client,
+    work: Option<Work>,
+    /// The leader has ordered it to give its runs up: it wants no others until it is started again.
+    is_draining: bool,
+    /// When it was last connected to a leader.
+    connected_at: Instant,
+}
+
+/// What a broker has as long as it owns runs.
+struct Work {
+    ownership: Ownership,
+    context: BrokerContext,
+    registry: RegistryHandle,
+    /// Messages of the runs to the leader.
+    messages: UnboundedReceiver<ToLeader>,
+}
+
+/// A write without any effect.
+type Proof = std::pin::Pin<Box<dyn Future<Output = Result<(), StoreError>>>>;
+
+/// Why a connection is over.
+enum Over {
+    /// Another connection may help.
+    Lost(String),
+    /// The leader has taken the runs back.
+    Revoked,
+    /// This broker ends, or leads now.
+    Ends,
+}
+
+/// Ends the part; resolves when all its actors have ended and its store is closed.
+pub(super) struct Handle {
+    ends: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Handle {
+    pub(super) async fn end(self) {
+        self.ends.send_replace(true);
+        if self.task.await.is_err() {
+            log::error!("the task that executes runs for the leader panicked");
+        }
+    }
+}
+
+impl Owner {
+    /// Starts to execute runs whenever there is a leader.
+    pub(super) fn start(config: &BrokerConfig, brokers: Arc<Brokers>, reader: Store, telemetry: Telemetry) -> Handle {
+        let (ends, ended) = watch::channel(false);
+        let connector = awc::Connector::new().limit(0).timeout(CONNECT).max_http_version(awc::http::Version::HTTP_11);
+        let client = awc::Client::builder().connector(connector.rustls_0_23(Arc::new(crate::tls::client()))).timeout(CONNECT).finish();
+        let owner = Self {
+            config: config.clone(),
+            brokers,
+            reader,
+            telemetry,
+            client,
+            work: None,
+            is_draining: false,
+            connected_at: Instant::now(),
+        };
+        Handle { ends, task: actix::spawn(owner.keep(ended)) }
+    }
+
+    async fn keep(mut self, mut ended: watch::Receiver<bool>) {
+        let (mut logged, mut pause) = (String::new(), PAUSE);
+        loop {
+            let role = self.brokers.role();
+            let began = Instant::now();
+            match self.connected(&mut ended).await {
+                Over::Ends => break,
+                Over::Revoked => {
+                    if self.work.is_some() {
+                        log::info!("this broker owns no runs any more draining={}", self.is_draining);
+                    }
+                    drop(self.end_work().await);
+                    logged.clear();
+                }
+                Over::Lost(why) => {
+                    // The leader has taken them back by then, if it lives.
+                    if self.work.is_some() && self.connected_at.elapsed() > self.longest_without_leader() {
+                        log::warn!("no leader for too long, giving the runs up");
+                        drop(self.end_work().await);
+                    }
+                    if logged != why {
+                        log::info!("not connected to the leader, trying again reason={why}");
+                        logged = why;
+                    }
+                }
+            }
+            pause = if began.elapsed() > MOST_PAUSE { PAUSE } else { (pause * 2).min(MOST_PAUSE) };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.brokers.becomes(move |now| *now != role) => pause = PAUSE,
+                _ = ended.wait_for(|ends| *ends) => break,
+            }
+        }
+        drop(self.end_work().await);
+    }
+
+    /// Ends all actors of runs. Attempts that have begun will be repeated by another broker.
+    /// Returns the messages that were not sent.
+    async fn end_work(&mut self) -> Vec<ToLeader> {
+        let Some(mut work) = self.work.take() else { return Vec::new() };
+        // A registry that crashed would have ended the process.
+        let _ = work.registry.abandon_runs().wait().await;
+        if timeout(LAST_WRITES, work.context.store.clone().close()).await.is_err() {
+            log::warn!("the last writes of runs take too long, going on without them");
+        }
+        std::iter::from_fn(|| work.messages.try_recv().ok()).collect()
+    }
+
+    /// A leader of a version that knows nothing of this one may execute the runs, too: then nobody takes them back.
+    fn longest_without_leader(&self) -> Duration {
+        Duration::from_millis(self.config.lease.ttl_ms * 4).max(Duration::from_secs(10))
+    }
+
+    fn leader(&self) -> Option<String> {
+        match self.brokers.role() {
+            Role::Standby { leader: Some(leader), can_read: true, .. } if leader != self.brokers.me.url => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// Connects, and executes runs until the connection is over.
+    async fn connected(&mut self, ended: &mut watch::Receiver<bool>) -> Over {
+        let Some(leader) = self.leader() else {
+            let revoked = self.work.as_ref().map(|work| work.context.store.clone());
+            let has_leader = self.brokers.becomes(|role| matches!(role, Role::Standby { leader: Some(_), can_read: true, .. }));
+            return tokio::select! {
+                () = has_leader => Over::Lost("no leader yet".to_owned()),
+                () = deposed(revoked) => Over::Revoked,
+                _ = ended.wait_for(|ends| *ends) => Over::Ends,
+            };
+        };
+        let opened = tokio::select! {
+            opened = self.open(&leader) => opened,
+            _ = ended.wait_for(|ends| *ends) => return Over::Ends,
+        };
+        let mut socket = match opened {
+            Ok(socket) => socket,
+            Err(over) => return over,
+        };
+        let is_replaced = {
+            let leader = leader.clone();
+            self.brokers.becomes(move |role| !matches!(role, Role::Standby { leader: Some(now), .. } if *now == leader))
+        };
+        let over = tokio::select! {
+            over = self.talk(&mut socket) => over,
+            () = is_replaced => Over::Lost("another broker leads now".to_owned()),
+            _ = ended.wait_for(|ends| *ends) => Over::Ends,
+        };
+        self.connected_at = Instant::now();
+        if matches!(over, Over::Ends) {
+            // Its runs move at once.
+            let last = self.end_work().await;
+            let goodbye = async {
+                for message in last.iter().chain([&ToLeader::Leave]) {
+                    if send(&mut socket, message).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            // If the leader is gone, too, the next one takes the runs back.
+            let _ = timeout(GOODBYE, goodbye).await;
+        }
+        over
+    }
+
+    async fn open(&self, leader: &str) -> Result<Framed<BoxedSocket, Codec>, Over> {
+        let secret = match self.reader.read(LinkSecret).await {
+            Ok(Some(secret)) => secret,
+            Ok(None) => return Err(Over::Lost("the leader has not stored its secret yet".to_owned())),
+            Err(error) => return Err(Over::Lost(error.to_string())),
+        };
+        let request = self.client.ws(format!("{leader}{PATH}")).max_frame_size(crate::protocol::MAX_FRAME).header(SECRET_HEADER, secret);
+        match timeout(CONNECT, request.connect()).await {
+            Ok(Ok((_, socket))) => Ok(socket),
+            // A leader of an earlier version executes all runs by itself, whoever owned them.
+            Ok(Err(WsClientError::InvalidResponseStatus(StatusCode::NOT_FOUND))) => Err(Over::Revoked),
+            Ok(Err(error)) => Err(Over::Lost(format!("{leader}: {error}"))),
+            Err(_) => Err(Over::Lost(format!("{leader}: no response"))),
+        }
+    }
+
+    async fn talk(&mut self, socket: &mut Framed<BoxedSocket, Codec>) -> Over {
+        let term = self.work.as_ref().map(|work| work.ownership.term);
+        let join = ToLeader::Join { broker_id: self.brokers.me.id, term, is_draining: self.is_draining };
+        if let Err(error) = send(socket, &join).await {
+            return Over::Lost(error);
+        }
+        // Set by the welcome: when to show again that this broker lives.
+        let mut every = None;
+        let mut alive = std::pin::pin!(sleep(SILENT));
+        let mut proof: Option<Proof> = None;
+        let mut heard = Instant::now();
+        loop {
+            let (messages, store) = match &mut self.work {
+                Some(work) => (Some(&mut work.messages).filter(|_| every.is_some()), Some(work.context.store.clone())),
+                None => (None, None),
+            };
+            let message = tokio::select! {
+                frame = socket.next() => match frame {
+                    Some(Ok(Frame::Text(text))) => {
+                        heard = Instant::now();
+                        match frame::read::<ToOwner>(&text) {
+                            Ok(ToOwner::Welcome { term, alive_every_ms }) => {
+                                if let Err(error) = self.welcomed(term).await {
+                                    return Over::Lost(error.to_string());
+                                }
+                                every = Some(Duration::from_millis(alive_every_ms.max(10)));
+                                alive.as_mut().reset(Instant::now());
+                            }
+                            Ok(message) => self.take(message),
+                            // A later version has messages that this one does not know.
+                            Err(problem) => log::warn!("message of the leader ignored reason={}", problem.detail),
+                        }
+                        continue;
+                    }
+                    Some(Ok(Frame::Close(reason))) => {
+                        let text = reason.and_then(|reason| reason.description).unwrap_or_default();
+                        return Over::Lost(format!("closed by the leader: {text}"));
+                    }
+                    Some(Ok(Frame::Ping(bytes))) => match socket.send(Message::Pong(bytes)).await {
+                        Ok(()) => continue,
+                        Err(error) => return Over::Lost(error.to_string()),
+                    },
+                    Some(Ok(_)) => continue,
+                    Some(Err(error)) => return Over::Lost(error.to_string()),
+                    None => return Over::Lost("closed by the leader".to_owned()),
+                },
+                Some(message) = next(messages) => message,
+                () = deposed(store.clone()) => return Over::Revoked,
+                () = &mut alive => {
+                    if heard.elapsed() > SILENT.max(every.unwrap_or_default() * 4) {
+                        return Over::Lost("the leader is silent".to_owned());
+                    }
+                    alive.as_mut().reset(Instant::now() + every.unwrap_or(SILENT));
+                    // A broker that cannot write is as good as lost: the leader takes its runs back.
+                    match store {
+                        Some(store) => proof = proof.or_else(|| Some(Box::pin(store.write_unbounded(Barrier)))),
+                        None if every.is_some() => proof = Some(Box::pin(std::future::ready(Ok(())))),
+                        None => {}
+                    }
+                    continue;
+                }
+                proven = done(&mut proof) => {
+                    proof = None;
+                    match proven {
+                        Ok(()) => ToLeader::Alive,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            if let Err(error) = send(socket, &message).await {
+                return Over::Lost(error);
+            }
+            if matches!(message, ToLeader::Leave) {
+                return Over::Revoked;
+            }
+        }
+    }
+
+    /// The leader lets this broker own runs under this term, if it wants any.
+    async fn welcomed(&mut self, term: Option<i64>) -> Result<(), StoreError> {
+        let Some(term) = term else {
+            drop(self.end_work().await);
+            return Ok(());
+        };
+        let me = self.brokers.me.id;
+        if self.work.as_ref().is_some_and(|work| work.ownership.term != term) {
+            drop(self.end_work().await);
+        }
+        if self.work.is_none() {
+            let ownership = Ownership { broker: me, term };
+            let store = Store::own(&store_config(&self.config), ownership)?;
+            let (leader, messages) = LeaderLink::new();
+            let role = self.brokers.role();
+            let context = context(&self.config, store, Brokers::new(self.brokers.me.clone(), role));
+            let context = context.with_telemetry(self.telemetry.clone()).with_leader(leader);
+            let registry = Registry::start_of_owner(&context);
+            log::info!("this broker owns runs term={term}");
+            self.work = Some(Work { ownership, context, registry, messages });
+        }
+        // Those that were stored while there was no connection, too.
+        let runs = self.reader.read(OwnedRuns(me)).await?;
+        for run_id in runs {
+            self.take(ToOwner::Start { run_id });
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: ToOwner) {
+        let Some(work) = &self.work else { return };
+        match message {
+            // A run that has an actor already is not started again.
+            ToOwner::Start { run_id } => drop(work.registry.start_run(run_id)),
+            ToOwner::Order { call, run_id, order } => {
+                let (context, leader) = (work.context.clone(), work.context.leader.clone());
+                let answer = async move {
+                    let answer = match context.at_work(run_id).await {
+                        Err(problem) => RunAnswer::Problem(problem),
+                        Ok(run) => match order {
+                            RunOrder::Stop { reason, by } => output(run.stop(reason, by)).await,
+                            RunOrder::Describe => output(run.describe()).await,
+                        },
+                    };
+                    leader.iter().for_each(|leader| leader.send(ToLeader::Answer { call, answer: answer.clone() }));
+                };
+                drop(actix::spawn(answer));
+            }
+            ToOwner::Drain => {
+                self.is_draining = true;
+                work.registry.give_runs_up();
+            }
+            ToOwner::Welcome { .. } | ToOwner::Alive => {}
+        }
+    }
+}
+
+async fn output(answer: Answer<RunOutput>) -> RunAnswer {
+    answer.wait().await.map_or_else(RunAnswer::Problem, |run| RunAnswer::Run(Box::new(run)))
+}
+
+/// The next message of the runs; never, if there are none.
+async fn next(messages: Option<&mut UnboundedReceiver<ToLeader>>) -> Option<ToLeader> {
+    match messages {
+        Some(messages) => messages.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until it is proven that this broker can write; for ever, if that is not being tried.
+async fn done(proof: &mut Option<Proof>) -> Result<(), StoreError> {
+    match proof {
+        Some(proof) => proof.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn deposed(store: Option<Store>) {
+    match store {
+        Some(store) => drop(store.deposed().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn send(socket: &mut Framed<BoxedSocket, Codec>, message: &ToLeader) -> Result<(), String> {
+    let text = Message::Text(frame::text(message).into());
+    match timeout(SILENT, socket.send(text)).await {
+        Ok(sent) => sent.map_err(|error| error.to_string()),
+        Err(_) => Err("the leader does not read".to_owned()),
+    }
+}
