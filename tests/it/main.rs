@@ -92,6 +92,7 @@ mod redrive;
 mod requeue_in_new_run;
 mod restart;
 mod retention;
+mod run_owners;
 mod same_node;
 mod schedule;
 mod scheduler_net;

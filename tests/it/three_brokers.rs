@@ -1,5 +1,5 @@
 //! Three brokers on one PostgreSQL server, each behind proxies of the test. The leader, a standby, the server and the network between them fail in a
-//! random order, under a crawl, tasks, a schedule and pushes; at the end the server is lost for good and its replica takes its place.
+//! random order, under a crawl, tasks, callbacks, a schedule and pushes; at the end the server is lost for good and its replica takes its place.
 //! Afterwards everything that was acknowledged is there, and nothing is there twice.
 
 use crate::postgres::verify;
@@ -8,12 +8,13 @@ use crate::support::crawl::{Crawl, urls};
 use crate::support::postgres::Cluster;
 use crate::support::process::{Broker, Process, agent};
 use crate::support::proxy::Proxy;
+use crate::support::receiver::{Receiver, Reply};
 use crate::support::site::Site;
 use crate::support::{free_port, journey_within, pause, until};
 use crate::tasks::{Crew, crew, job, over};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -38,13 +39,15 @@ enum Failure {
     StandbyKilled,
     StandbyHangs,
     StandbyWithoutDatabase,
+    /// Its runs move to others, and then it is started again.
+    StandbyDrained,
     /// The second agent loses the only broker that it knows.
     AgentCutOff,
     ServerCrashes,
     ServerHangs,
 }
 
-const ALL: [Failure; 11] = [
+const ALL: [Failure; 12] = [
     Failure::LeaderKilled,
     Failure::LeaderEnds,
     Failure::LeaderHangs,
@@ -53,6 +56,7 @@ const ALL: [Failure; 11] = [
     Failure::StandbyKilled,
     Failure::StandbyHangs,
     Failure::StandbyWithoutDatabase,
+    Failure::StandbyDrained,
     Failure::AgentCutOff,
     Failure::ServerCrashes,
     Failure::ServerHangs,
@@ -189,6 +193,20 @@ impl Places {
                 until("its connections are refused", || std::future::ready(self.all[standby].database.has_refused(5).then_some(()))).await;
                 self.all[standby].database.open();
             }
+            Failure::StandbyDrained => {
+                let (url, api) = (self.all[standby].front.http(), &self.all[leader].api);
+                let find = async || {
+                    let (_, brokers) = api.get("/api/v1/brokers").await;
+                    brokers.as_array().into_iter().flatten().find(|broker| broker["url"] == *url && broker["role"] == "standby").cloned()
+                };
+                let found = until("it executes runs", || async { find().await.filter(|broker| broker["executes"] == true) }).await;
+                let path = format!("/api/v1/brokers/{}/drain", found["id"].as_str().expect("an id"));
+                let (status, answer) = api.post(&path, &json!({})).await;
+                assert_eq!(status, 202, "{answer}");
+                until("it executes no runs", || async { find().await.filter(|broker| broker["executes"] == false) }).await;
+                assert!(self.all[standby].broker.process.terminate().success());
+                self.all[standby].broker.restart("");
+            }
             Failure::ServerCrashes => {
                 self.server.stop("immediate");
                 until("the server is missed", || async { (!self.all[leader].is_ready().await).then_some(()) }).await;
@@ -300,9 +318,9 @@ async fn push(fronts: Fronts, run: String, done: Rc<Done>) {
     }
 }
 
-/// Triggers thirty tasks; their runs.
+/// Triggers a job thirty times; its runs.
 async fn trigger(fronts: &Fronts, job: &str, round: usize) -> Vec<String> {
-    let trigger = |n: u32| json!({ "arguments": [round, n], "idempotencyKey": format!("{round}-{n}") });
+    let trigger = |n: u32| json!({ "idempotencyKey": format!("{round}-{n}") });
     let triggers: Vec<Value> = (0..30).map(trigger).collect();
     let path = format!("/api/v1/jobs/{job}/trigger/batch");
     let (status, runs) = fronts.call(async |api| api.post(&path, &json!(triggers)).await).await;
@@ -345,12 +363,19 @@ fn whatever_fails_nothing_that_was_acknowledged_is_lost_or_doubled() {
         let misfire = json!({ "overlap": "allow", "misfire": { "policy": "all", "limit": 1000 } });
         let planned = json!({ "schedule": { "triggers": [{ "every": 500 }] }, "policies": misfire });
         let planned = job(&first, "planned", task, planned).await;
+        let receiver = Receiver::start(std::iter::repeat_n(Reply::After(Duration::from_millis(300)), 5_000));
+        let callback =
+            json!({ "name": "callbacks", "jobType": "callback", "callback": { "url": receiver.url }, "policies": { "overlap": "allow" } });
+        let (status, callbacks) = first.post("/api/v1/jobs", &callback).await;
+        assert_eq!(status, 201, "{callbacks}");
+        let callbacks = callbacks["id"].as_str().expect("an id").to_owned();
         let (run, _) = first.run("it.Pushed", &json!({ "BlockSize": "10", "NodeGroup": "nowhere" })).await;
         let pushes = actix_rt::spawn(push(Fronts::of(&places), run.clone(), Rc::clone(&done)));
 
-        let mut made = Vec::new();
+        let (mut made, mut called) = (Vec::new(), Vec::new());
         for (round, failure) in order.into_iter().enumerate() {
             made.extend(trigger(&fronts, &by_hand, round).await);
+            called.extend(trigger(&fronts, &callbacks, round).await);
             let (tasks, pages) = (done.tasks.borrow().len(), done.pushes.get());
             places.fail(failure, &done).await;
             until("tasks and pushes go on", || {
@@ -368,15 +393,19 @@ fn whatever_fails_nothing_that_was_acknowledged_is_lost_or_doubled() {
         let again = requests(0..done.pushes.get());
         let (status, answer) = fronts.call(async |api| api.post(&format!("/requestqueue/{run}"), &again).await).await;
         assert_eq!((status, &answer["accepted"]), (200, &json!(0)), "each page that was acknowledged is there: {answer}");
-        for run in &made {
+        for run in made.iter().chain(&called) {
             let run = over(&fronts.all[0], run).await;
             assert_eq!(run["state"], "success", "{run}");
         }
         assert_eq!(done.most_at_once.get(), 1, "a task was at work twice at once");
         assert!(made.iter().all(|run| done.tasks.borrow().contains_key(run)), "each was carried out");
-        let runs = format!("/api/v1/runs?jobId={by_hand}&limit=1000");
-        let (_, runs) = fronts.call(async |api| api.get(&runs).await).await;
-        assert_eq!(runs["items"].as_array().map(Vec::len), Some(made.len()), "none is doubled");
+        let got: HashSet<String> = receiver.got().iter().map(|got| got.headers["webloom-run"].clone()).collect();
+        assert_eq!(got, called.iter().cloned().collect(), "each was sent");
+        for (job, runs) in [(&by_hand, &made), (&callbacks, &called)] {
+            let list = format!("/api/v1/runs?jobId={job}&limit=1000");
+            let (_, list) = fronts.call(async |api| api.get(&list).await).await;
+            assert_eq!(list["items"].as_array().map(Vec::len), Some(runs.len()), "none is doubled");
+        }
         let disable = format!("/api/v1/jobs/{planned}/disable");
         let (status, answer) = fronts.call(async |api| api.post(&disable, &json!({})).await).await;
         assert_eq!(status, 200, "{answer}");
@@ -384,5 +413,6 @@ fn whatever_fails_nothing_that_was_acknowledged_is_lost_or_doubled() {
         places.all.clear();
         verify(&places.replica.url("webloom", ""));
         site.stop().await;
+        receiver.stop().await;
     });
 }

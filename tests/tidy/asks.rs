@@ -9,7 +9,7 @@ const RANKS: [&[&str]; 4] = [
     &["service"],
     &["job"],
     &["run_shell", "run", "task", "application", "callback"],
-    &["registry", "placement", "scheduler", "node", "worker", "alerts", "janitor", "recorder"],
+    &["registry", "placement", "scheduler", "run_owners", "node", "worker", "alerts", "janitor", "recorder"],
 ];
 /// What the context asks of runs for others.
 const OF_RUNS: [&str; 3] = ["at_work", "run_at_work", "stop_run"];

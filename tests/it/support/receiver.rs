@@ -23,6 +23,10 @@ pub enum Reply {
     Now(u16, (&'static str, String), String),
     /// Not at all.
     Never,
+    /// With this status, when the test releases it.
+    Held(u16),
+    /// With 200, after this time.
+    After(Duration),
 }
 
 impl Reply {
@@ -46,6 +50,7 @@ struct Service {
     replies: VecDeque<Reply>,
     /// Requests whose caller waits.
     open: usize,
+    released: Arc<tokio::sync::Notify>,
 }
 
 /// A receiver that is up as long as this is kept.
@@ -69,17 +74,28 @@ async fn receive(service: web::Data<Arc<Mutex<Service>>>, request: HttpRequest, 
     let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let got = Got { method: request.method().to_string(), path, headers: headers.collect(), body: text, bytes: body };
-    let reply = {
+    let (reply, released) = {
         let mut service = service.lock().expect("not poisoned");
         service.got.push(got);
         service.open += 1;
-        service.replies.pop_front().unwrap_or_else(|| Reply::status(200))
+        let released = Arc::clone(&service.released).notified_owned();
+        (service.replies.pop_front().unwrap_or_else(|| Reply::status(200)), released)
     };
     let waiting = Waiting(Arc::clone(&service));
     match reply {
         Reply::Now(status, (name, value), body) => {
             let status = actix_web::http::StatusCode::from_u16(status).expect("a status");
             HttpResponse::build(status).insert_header((name, value)).body(body)
+        }
+        Reply::After(time) => {
+            tokio::time::sleep(time).await;
+            drop(waiting);
+            HttpResponse::Ok().finish()
+        }
+        Reply::Held(status) => {
+            released.await;
+            drop(waiting);
+            HttpResponse::build(actix_web::http::StatusCode::from_u16(status).expect("a status")).finish()
         }
         Reply::Never => {
             tokio::time::sleep(Duration::from_secs(3_600)).await;
@@ -139,6 +155,11 @@ impl Receiver {
     /// Waits until so many requests have come.
     pub async fn wait_for(&self, count: usize) -> Vec<Got> {
         super::until(&format!("{count} requests"), || async { Some(self.got()).filter(|got| got.len() >= count) }).await
+    }
+
+    /// Answers all requests that are held now.
+    pub fn release(&self) {
+        self.service.lock().expect("not poisoned").released.notify_waiters();
     }
 
     /// Ends it.
