@@ -131,6 +131,14 @@ class Calls(SyncCalls):
         answer: models.Discarded = self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/discard", body=body, returns="models.Discarded")
         return answer
 
+    def drain_broker(self, id: str) -> models.BrokerOutput:
+        """`POST /api/v1/brokers/{id}/drain`: Moves the runs of a standby to other brokers, so that it can be stopped without repeating an attempt:
+        it gets no more runs, and attempts that have begun are finished first. The broker gets runs again when
+        it is started again.
+        """
+        answer: models.BrokerOutput = self._json("POST", f"/api/v1/brokers/{self._part(id)}/drain", returns="models.BrokerOutput")
+        return answer
+
     def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
         """`POST /api/v1/nodes/{id}/drain`: Stops sending work to a node. It finishes its current work and exits. It gets no work until it is
         enabled.
@@ -763,6 +771,14 @@ class AsyncioCalls(AsyncCalls):
         `discarded`, which its worker receives. Those at nodes are left alone.
         """
         answer: models.Discarded = await self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/discard", body=body, returns="models.Discarded")
+        return answer
+
+    async def drain_broker(self, id: str) -> models.BrokerOutput:
+        """`POST /api/v1/brokers/{id}/drain`: Moves the runs of a standby to other brokers, so that it can be stopped without repeating an attempt:
+        it gets no more runs, and attempts that have begun are finished first. The broker gets runs again when
+        it is started again.
+        """
+        answer: models.BrokerOutput = await self._json("POST", f"/api/v1/brokers/{self._part(id)}/drain", returns="models.BrokerOutput")
         return answer
 
     async def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:

@@ -577,6 +577,9 @@ class BlockReport(Model):
 class BrokerOutput(Model):
     """A broker process."""
 
+    #: Whether it may execute runs: the leader may, and with PostgreSQL each standby whose runs were not taken
+    #: back and that was not drained.
+    executes: bool
     #: Its id, a new one at each start.
     id: str
     #: Whether it sent this response.
@@ -585,6 +588,8 @@ class BrokerOutput(Model):
     last_seen: datetime
     #: Its present role.
     role: BrokerRole
+    #: Number of open runs that it executes, or will when they begin.
+    runs: int
     #: When it started, by its own clock.
     started_at: datetime
     #: The URL for clients.
@@ -2349,6 +2354,8 @@ class RunOutput(Model):
     update_time: datetime
     #: The run of another job whose end started this one.
     after: str | None = None
+    #: The broker that executes the run, or did; absent: the leader.
+    broker_id: str | None = None
     #: Blocks at nodes now; absent where it is unknown: while the run is being loaded, and on a standby.
     consuming: int | None = None
     #: For a block run: how it treats sites. Absent in lists.
