@@ -218,6 +218,10 @@ impl RunOwners {
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
+        // The owners cannot show that they can write either. Afterwards they get the time that has passed.
+        if self.context.store.check_reachable().is_err() {
+            return;
+        }
         let overdue = self.context.run_owners.table().overdue(Timestamp::steady());
         for (broker, owns_runs) in overdue {
             if owns_runs {
