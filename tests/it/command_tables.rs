@@ -42,7 +42,7 @@ fn entry(n: usize) -> Value {
     fill(
         &mut entry,
         "attempt instance lines atNodes delay connections failures depth priority tries term version slots tasks programs cpu \
-         maxProcessCount processCount status fires",
+         maxProcessCount processCount status fires runs",
         json!(12_345),
     );
     entry["lastError"] = json!({ "kind": "connect", "message": entry["name"] });
