@@ -85,7 +85,10 @@ def who(call: dict[str, Any]) -> str:
     if "Scheduler.NET" in call["tags"]:
         return "admin, see [protocol](../protocol.md#13-schedulernet)"
     if not security:
-        others = {"openNodeSocket": "a node by its `sign`; the portal: everybody", "openLink": "another broker, by the secret of the database"}
+        others = {
+            "openNodeSocket": "a node by its `sign`; the portal: everybody",
+            "openLink": "another broker, by the secret of the database",
+        }
         return others.get(call["operationId"], "everybody")
     roles = {role for option in security for named in option.values() for role in named}
     return ", ".join(role for role in ROLES if role in roles)
