@@ -79,9 +79,9 @@ pub struct Tx<'a> {
 impl Tx<'_> {
     /// Fails if the run is owned under another epoch.
     ///
-    /// The row need not be locked, although several brokers write: an epoch changes only when the broker that executes the run adopts it, and when
-    /// [`super::RevokeOwnership`] takes the run away. The first is done by the same writer. The second deletes the row of `run_owner` before, and
-    /// each transaction of an owner holds that row.
+    /// The row need not be locked, although several brokers write: an epoch changes only when the broker that executes the run adopts it, when
+    /// [`super::RevokeOwnership`] takes the run away, and when [`super::FreeRun`] does. The first is done by the same writer. The second deletes the
+    /// row of `run_owner` before, and each transaction of an owner holds that row. Before the third, the owner has ended the actor of the run.
     pub(super) fn check_epoch(&mut self, no: i64, epoch: i64) -> Result<(), StoreError> {
         let current = match self.epochs.get(&no) {
             Some(current) => *current,
@@ -192,17 +192,11 @@ impl Probe {
 }
 
 impl WriteOp for Probe {
-    const BY_OWNER: bool = true;
-
     type Output = ();
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        // Brokers that write beside each other must not wait for one row.
-        let key = tx.owner.map_or_else(|| Self::KEY.to_owned(), |owner| format!("{}_{owner}", Self::KEY));
-        let insert = diesel::insert_into(meta::table).values((meta::key.eq(&key), meta::value.eq("0".repeat(Self::BYTES))));
+        let value = "0".repeat(Self::BYTES);
+        let insert = diesel::insert_into(meta::table).values((meta::key.eq(Self::KEY), meta::value.eq(value)));
         insert.with_conflict_rule("(key) DO UPDATE SET value = excluded.value").execute(tx.conn)?;
-        if tx.owner.is_some() {
-            diesel::delete(meta::table.find(key)).execute(tx.conn)?;
-        }
         Ok(())
     }
 }

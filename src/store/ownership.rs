@@ -4,7 +4,7 @@
 //! So the leader ends the right of a broker by deleting the row: a transaction in progress ends before, and each later one is refused. A run can be
 //! made only for a broker with such a row ([`super::InsertRun`]), so each open run with an owner belongs to one of them.
 //!
-//! The leader and the owners change rows of each other's runs rarely: the leader follows, settles and withdraws runs. If two of them wait for each
+//! The leader and the owners change rows of each other's runs rarely: the leader follows and settles runs. If two of them wait for each
 //! other, the database ends the transaction of one, and its writer repeats it.
 
 use super::dialect::{Conn, OnConflict};

@@ -366,26 +366,32 @@ pub(in crate::store) fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
 /// before the transaction is over. Each batch has a number, so that it can be found out what became of it; a number of PostgreSQL's would not do,
 /// because a server that crashed may give one again.
 pub(in crate::store) fn next_turn(conn: &mut PgConn, owner: Option<BrokerId>) -> Result<Option<Turn>, StoreError> {
-    let next = match owner {
-        None => NextBatch.get_result(conn),
-        Some(broker) => NextBatchOf(broker).get_result(conn),
-    };
-    Ok(next.optional()?.map(|(term, broker, number)| Turn { term, batch: Some((broker, number)) }))
+    let next = NextBatch(owner).get_result(conn).optional()?;
+    Ok(next.map(|(term, broker, number)| Turn { term, batch: Some((broker, number)) }))
 }
 
+/// Of the leader, or of this owner of runs.
 #[derive(Debug, Clone, Copy)]
-struct NextBatch;
+struct NextBatch(Option<BrokerId>);
 
 impl QueryFragment<Pg> for NextBatch {
     fn walk_ast<'b>(&'b self, mut out: diesel::query_builder::AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("UPDATE leader SET batch = batch + 1 WHERE id = 1 RETURNING term, broker, batch");
+        match &self.0 {
+            None => out.push_sql("UPDATE leader SET batch = batch + 1 WHERE id = 1"),
+            Some(broker) => {
+                out.push_sql("UPDATE run_owner SET batch = batch + 1 WHERE broker = ");
+                out.push_bind_param::<Text, _>(broker)?;
+            }
+        }
+        out.push_sql(" RETURNING term, broker, batch");
         Ok(())
     }
 }
 
+/// Cached by its text.
 impl QueryId for NextBatch {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
 }
 
 impl Query for NextBatch {
@@ -393,29 +399,6 @@ impl Query for NextBatch {
 }
 
 impl RunQueryDsl<PgConn> for NextBatch {}
-
-#[derive(Debug, Clone, Copy)]
-struct NextBatchOf(BrokerId);
-
-impl QueryFragment<Pg> for NextBatchOf {
-    fn walk_ast<'b>(&'b self, mut out: diesel::query_builder::AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("UPDATE run_owner SET batch = batch + 1 WHERE broker = ");
-        out.push_bind_param::<Text, _>(&self.0)?;
-        out.push_sql(" RETURNING term, broker, batch");
-        Ok(())
-    }
-}
-
-impl QueryId for NextBatchOf {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl Query for NextBatchOf {
-    type SqlType = (BigInt, Text, BigInt);
-}
-
-impl RunQueryDsl<PgConn> for NextBatchOf {}
 
 /// Commits. After an error it is unknown whether the transaction took place, see [`last_turn`].
 pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
