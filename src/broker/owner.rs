@@ -158,28 +158,24 @@ impl Owner {
         std::iter::from_fn(|| work.messages.try_recv().ok()).collect()
     }
 
-    /// A leader of a version that knows nothing of this one may execute the runs, too: then nobody takes them back.
+    /// A leader of an earlier version executes these runs and does not take them back, so this broker must end them by itself.
     fn longest_without_leader(&self) -> Duration {
         Duration::from_millis(self.config.lease.ttl_ms * 4).max(Duration::from_secs(10))
     }
 
-    fn leader(&self) -> Option<String> {
-        match self.brokers.role() {
-            Role::Standby { leader: Some(leader), can_read: true, .. } if leader != self.brokers.me.url => Some(leader),
-            _ => None,
-        }
-    }
-
     /// Connects, and executes runs until the connection is over.
     async fn connected(&mut self, ended: &mut watch::Receiver<bool>) -> Over {
-        let Some(leader) = self.leader() else {
-            let revoked = self.work.as_ref().map(|work| work.context.store.clone());
-            let has_leader = self.brokers.becomes(|role| matches!(role, Role::Standby { leader: Some(_), can_read: true, .. }));
-            return tokio::select! {
-                () = has_leader => Over::Lost("no leader yet".to_owned()),
-                () = deposed(revoked) => Over::Revoked,
-                _ = ended.wait_for(|ends| *ends) => Over::Ends,
-            };
+        let leader = loop {
+            if let Some(leader) = leader_of(&self.brokers.role(), &self.brokers.me.url) {
+                break leader;
+            }
+            // As long as no broker leads, no other one executes these runs.
+            let (store, url) = (self.work.as_ref().map(|work| work.context.store.clone()), self.brokers.me.url.clone());
+            tokio::select! {
+                () = self.brokers.becomes(move |role| leader_of(role, &url).is_some()) => self.connected_at = Instant::now(),
+                () = deposed(store) => return Over::Revoked,
+                _ = ended.wait_for(|ends| *ends) => return Over::Ends,
+            }
         };
         let opened = tokio::select! {
             opened = self.open(&leader) => opened,
@@ -363,6 +359,14 @@ impl Owner {
             }
             ToOwner::Welcome { .. } | ToOwner::Alive => {}
         }
+    }
+}
+
+/// The address of another broker that leads, if this one can read the tables.
+fn leader_of(role: &Role, own: &str) -> Option<String> {
+    match role {
+        Role::Standby { leader: Some(leader), can_read: true, .. } if leader != own => Some(leader.clone()),
+        _ => None,
     }
 }
 

@@ -34,12 +34,12 @@ pub struct Args {
 enum BrokersCommand {
     /// List the brokers, as without a command
     List,
-    /// Move the runs of a standby to other brokers, before it is stopped; attempts that have begun are finished first
+    /// Give the runs of a standby that wait to the leader, before it is stopped; attempts that have begun are finished first
     Drain {
         /// The broker: its URL, or its id or at least 4 digits of it
         #[arg(value_name = "BROKER")]
         which: String,
-        /// Do not wait until all runs have moved
+        /// Do not wait until the broker has no runs
         #[arg(long)]
         no_wait: bool,
     },
@@ -70,7 +70,7 @@ async fn drain(shell: &Shell, name: &str, no_wait: bool) -> Result<ExitCode, Fai
         let _ = order().await;
     }
     let state = if no_wait {
-        "gets no more runs, and its runs move to other brokers"
+        "gets no more runs, and gives up those that it has"
     } else {
         "has no runs any more, and gets none until it is started again"
     };
@@ -96,7 +96,7 @@ fn find(brokers: &Value, name: &str) -> Result<String, Failure> {
     match found[..] {
         [broker] => Ok(broker["id"].as_str().unwrap_or_default().to_owned()),
         [] => Err(Failure::Refused(format!("no broker has the URL or the id `{name}`; `webloom brokers -o wide` lists them"))),
-        _ => Err(Failure::Refused(format!("several brokers have an id that begins with `{name}`: write more digits"))),
+        _ => Err(Failure::Refused(format!("`{name}` names several brokers: write more digits of the id"))),
     }
 }
 

@@ -41,7 +41,7 @@ pub struct BrokerOutput {
     /// Number of open runs that it executes, or will when they begin.
     #[serde(default)]
     pub runs: u64,
-    /// Whether it may execute runs: the leader may, and with PostgreSQL each standby whose runs were not taken back and that was not drained.
+    /// Whether it may execute runs: the leader may, and with PostgreSQL each standby whose runs were not taken back, until it is drained.
     #[serde(default)]
     pub executes: bool,
     /// When it started, by its own clock.

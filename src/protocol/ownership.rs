@@ -91,7 +91,7 @@ pub enum ToLeader {
         /// The run.
         run_id: Identity,
     },
-    /// The broker does not execute this run any more: another one does.
+    /// The broker does not execute this run any more: the leader takes it back.
     GivenUp {
         /// The run.
         run_id: Identity,
@@ -103,7 +103,7 @@ pub enum ToLeader {
         /// The answer.
         answer: RunAnswer,
     },
-    /// Sent again and again: the broker lives, and reaches the database.
+    /// Sent again and again: the broker lives; one that owns runs has just written into the database.
     Alive,
     /// The broker executes nothing any more: its runs can be taken back at once.
     Leave,

@@ -135,12 +135,12 @@ fn runs_of_callbacks_are_executed_by_all_brokers() {
         let job = job(&other, "spread", &receiver.url, json!({})).await;
         let runs = trigger(&other, &job, 9).await;
         receiver.wait_for(9).await;
-        // Whoever is asked.
+        // Each broker gives the same answer.
         brokers.have_runs(0, &[3, 3, 3]).await;
         brokers.have_runs(1, &[3, 3, 3]).await;
         let text = webloom(&leader.url, &["brokers"]).ok();
         assert_eq!(text.lines().filter(|line| line.contains("standby") && line.contains(" 3 ")).count(), 2, "{text}");
-        // One more, which is stopped through a broker that may not execute it.
+        // Three more, one for each broker. All are stopped through the same broker.
         receiver.answer(held(3));
         let stopped = trigger(&leader, &job, 3).await;
         receiver.wait_for(12).await;
@@ -204,7 +204,7 @@ fn a_broker_that_hangs_writes_nothing_for_runs_that_it_has_lost() {
         receiver.wait_for(2).await;
         brokers.have_runs(0, &[1, 0]).await;
         receiver.release();
-        // The end that it wants to store is the first that it does.
+        // The first thing that it does then is to store the failed end, which must be refused.
         brokers.signal(1, "-CONT");
         all_succeed(&leader, &runs).await;
         // It gets a new right, and runs again.

@@ -132,9 +132,9 @@ class Calls(SyncCalls):
         return answer
 
     def drain_broker(self, id: str) -> models.BrokerOutput:
-        """`POST /api/v1/brokers/{id}/drain`: Moves the runs of a standby to other brokers, so that it can be stopped without repeating an attempt:
-        it gets no more runs, and attempts that have begun are finished first. The broker gets runs again when
-        it is started again.
+        """`POST /api/v1/brokers/{id}/drain`: The leader takes over the runs of a standby that wait, and attempts that have begun are finished
+        there, so that it can be stopped without repeating an attempt. It gets no more runs. The broker gets
+        runs again when it is started again.
         """
         answer: models.BrokerOutput = self._json("POST", f"/api/v1/brokers/{self._part(id)}/drain", returns="models.BrokerOutput")
         return answer
@@ -774,9 +774,9 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def drain_broker(self, id: str) -> models.BrokerOutput:
-        """`POST /api/v1/brokers/{id}/drain`: Moves the runs of a standby to other brokers, so that it can be stopped without repeating an attempt:
-        it gets no more runs, and attempts that have begun are finished first. The broker gets runs again when
-        it is started again.
+        """`POST /api/v1/brokers/{id}/drain`: The leader takes over the runs of a standby that wait, and attempts that have begun are finished
+        there, so that it can be stopped without repeating an attempt. It gets no more runs. The broker gets
+        runs again when it is started again.
         """
         answer: models.BrokerOutput = await self._json("POST", f"/api/v1/brokers/{self._part(id)}/drain", returns="models.BrokerOutput")
         return answer

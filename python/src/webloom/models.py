@@ -578,7 +578,7 @@ class BrokerOutput(Model):
     """A broker process."""
 
     #: Whether it may execute runs: the leader may, and with PostgreSQL each standby whose runs were not taken
-    #: back and that was not drained.
+    #: back, until it is drained.
     executes: bool
     #: Its id, a new one at each start.
     id: str

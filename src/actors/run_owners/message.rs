@@ -54,7 +54,7 @@ pub struct ControlElsewhere {
 pub struct DrainOwner {
     /// The broker.
     pub broker: BrokerId,
-    /// Answered when the order is sent; a problem: the broker owns no runs.
+    /// Answered at once: a broker without a connection gets the order when it connects. A problem: the leader does not know the broker.
     pub reply: Reply<()>,
 }
 

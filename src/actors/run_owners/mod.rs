@@ -218,7 +218,7 @@ impl RunOwners {
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
-        // The owners cannot show that they can write either. Afterwards they get the time that has passed.
+        // The database cannot be reached, so no owner can show that it can write. `overdue` adds this time to their limits afterwards.
         if self.context.store.check_reachable().is_err() {
             return;
         }

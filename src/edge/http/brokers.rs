@@ -26,8 +26,8 @@ pub fn routes() -> Vec<Resource> {
             op.named("drainBroker")
                 .only_leader()
                 .description(
-                    "Moves the runs of a standby to other brokers, so that it can be stopped without repeating an attempt: it gets no \
-                    more runs, and attempts that have begun are finished first. The broker gets runs again when it is started again.",
+                    "The leader takes over the runs of a standby that wait, and attempts that have begun are finished there, so that \
+                    it can be stopped without repeating an attempt. It gets no more runs. The broker gets runs again when it is started again.",
                 )
                 .needs(Need::Admin)
                 .answers::<BrokerOutput>(202, "The broker; `executes` is false once all its runs have moved.")
