@@ -93,6 +93,8 @@ pub struct PushBlocks {
 }
 
 impl WriteOp for PushBlocks {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn weight(&self) -> usize {
@@ -123,6 +125,8 @@ pub struct MarkRetry {
 }
 
 impl WriteOp for MarkRetry {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {

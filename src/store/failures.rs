@@ -139,6 +139,8 @@ pub struct RequeueFailed {
 }
 
 impl WriteOp for RequeueFailed {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn weight(&self) -> usize {
@@ -200,6 +202,8 @@ pub struct PushFirst {
 }
 
 impl WriteOp for PushFirst {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn weight(&self) -> usize {

@@ -130,6 +130,7 @@ use crate::domain::leader::{End, Watch};
 use crate::domain::time::Timestamp;
 use actix::prelude::*;
 use gauge::Gauge;
+use segment_tables::SegmentTables;
 use segments::Segments;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -208,11 +209,17 @@ impl Store {
         Self::lead_with(config, leadership, |_| ())
     }
 
-    fn lead_with(config: &StoreConfig, leadership: Leadership, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
+    fn lead_with(config: &StoreConfig, mut leadership: Leadership, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
         let address = config.database.absolute()?;
         let mut conn = dialect::writer(&address)?;
         numbers::resume(&mut conn, Timestamp::now())?;
-        let mut segments = results::open_segments(&mut conn, &address)?;
+        let mut segments = match &address {
+            DatabaseAddress::File(path) => results::open_files(&mut conn, path)?,
+            DatabaseAddress::Server(_) => {
+                segment_tables::recount(&mut conn, &mut leadership)?;
+                Segments::Tables(SegmentTables::of(None))
+            }
+        };
         drop(conn);
         adjust(&mut segments);
         Ok(Self::with_writer(config, address, segments, writer::Right::Leader(leadership)))
@@ -224,11 +231,17 @@ impl Store {
     /// # Errors
     /// The database is a file, or its path cannot be resolved.
     pub fn own(config: &StoreConfig, ownership: Ownership) -> Result<Self, StoreError> {
+        Self::own_with(config, ownership, |_| ())
+    }
+
+    fn own_with(config: &StoreConfig, ownership: Ownership, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
         let address = config.database.absolute()?;
         if address.file().is_some() {
             return Err(StoreError::Failed("only at a server may several brokers write".into()));
         }
-        Ok(Self::with_writer(config, address, Segments::none(), writer::Right::Owner(ownership)))
+        let mut segments = Segments::Tables(SegmentTables::of(Some(ownership.broker)));
+        adjust(&mut segments);
+        Ok(Self::with_writer(config, address, segments, writer::Right::Owner(ownership)))
     }
 
     fn with_writer(config: &StoreConfig, address: DatabaseAddress, segments: Segments, right: writer::Right) -> Self {
@@ -307,8 +320,7 @@ impl Store {
 
     fn enter<O: WriteOp>(&self, op: O, waiting: gauge::Waiting) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
         let front = self.front.as_ref().ok_or(StoreError::NotLeading)?;
-        // Results are the leader's too.
-        if self.is_owner && (!O::BY_OWNER || op.pack().is_some()) {
+        if self.is_owner && !O::BY_OWNER {
             return Err(StoreError::Failed(format!("only the leader may write {}", std::any::type_name::<O>())));
         }
         if !front.connected() {

@@ -70,7 +70,7 @@ pub struct Tx<'a> {
     pub(super) owner: Option<BrokerId>,
     /// The location of this operation's pack.
     pub(super) place: Option<Place>,
-    /// Changes to the segment files if the transaction is committed.
+    /// Changes to the segments if the transaction is committed.
     pub(super) settlement: &'a mut Settlement,
     /// Cached epochs of runs in this transaction.
     pub(super) epochs: &'a mut HashMap<i64, i64>,

@@ -60,6 +60,8 @@ impl WriteOp for GrantOwnership {
         let row = (run_owner::broker.eq(self.broker), run_owner::term.eq(term), run_owner::batch.eq(0));
         let insert = diesel::insert_into(run_owner::table).values(row);
         insert.with_conflict_rule("(broker) DO UPDATE SET term = excluded.term, batch = excluded.batch").execute(tx.conn)?;
+        // It appended under an earlier right.
+        tx.settlement.end(self.broker);
         Ok(Ownership { broker: self.broker, term })
     }
 }
@@ -83,6 +85,7 @@ impl WriteOp for RevokeOwnership {
         let mut freed: Vec<(i64, i64, Identity)> = freed.returning((run::no, run::epoch, run::identity)).get_results(tx.conn)?;
         freed.sort_unstable();
         tx.epochs.extend(freed.iter().map(|(no, epoch, _)| (*no, *epoch)));
+        tx.settlement.end(self.broker);
         Ok(freed.into_iter().map(|(_, _, identity)| identity).collect())
     }
 }

@@ -10,15 +10,14 @@ use super::hot::{Acknowledge, Answer, many};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::run_lists::open_run_numbers;
 use super::schema::{block, block_payload, meta};
-use super::segment_tables::{self, SegmentTables};
 use super::segments::{Found, PackReader, Place, SegmentFiles, Segments};
-use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::dsl::{count_star, max, sum};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer};
+use std::path::Path;
 
 /// Stores the results of a block without results. Rejected as `state` if it has results.
 #[derive(Debug, Clone)]
@@ -54,6 +53,8 @@ pub struct StoreResult {
 }
 
 impl WriteOp for StoreResult {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn pack(&self) -> Option<&Bytes> {
@@ -95,6 +96,8 @@ pub struct Ack {
 }
 
 impl WriteOp for Ack {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn weight(&self) -> usize {
@@ -168,6 +171,8 @@ pub struct Discarded {
 }
 
 impl WriteOp for DiscardResults {
+    const BY_OWNER: bool = true;
+
     type Output = Discarded;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Discarded, StoreError> {
@@ -428,7 +433,8 @@ pub(super) fn needed_packs(conn: &mut Conn) -> Result<Vec<Place>, StoreError> {
     Ok(places)
 }
 
-const LAST_SEGMENT: &str = "last_segment";
+/// The key in `meta` of the highest number of a segment that was used.
+pub(super) const LAST_SEGMENT: &str = "last_segment";
 
 /// Stores the highest used segment number.
 pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
@@ -440,17 +446,10 @@ pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), Stor
     Ok(())
 }
 
-/// Opens the segments and deletes those that no open run needs.
-pub(super) fn open_segments(conn: &mut Conn, address: &DatabaseAddress) -> Result<Segments, StoreError> {
-    let there = match address {
-        DatabaseAddress::File(_) => Vec::new(),
-        DatabaseAddress::Server(_) => segment_tables::numbers(conn)?,
-    };
+/// Opens the files of results and deletes those that no open run needs.
+pub(super) fn open_files(conn: &mut Conn, database: &Path) -> Result<Segments, StoreError> {
     let live = needed_segments(conn)?.into_iter().map(|(segment, packs, _)| (segment, packs as i64)).collect();
     let last = meta::table.find(LAST_SEGMENT).select(meta::value).get_result::<String>(conn).optional()?;
     let last = last.and_then(|number| number.parse().ok()).unwrap_or(0);
-    Ok(match address {
-        DatabaseAddress::File(path) => Segments::Files(SegmentFiles::open(&beside(path, "-results"), live, last)?),
-        DatabaseAddress::Server(_) => Segments::Tables(SegmentTables::open(there, live, last)),
-    })
+    Ok(Segments::Files(SegmentFiles::open(&beside(database, "-results"), live, last)?))
 }

@@ -145,6 +145,8 @@ pub struct SetRunState {
 }
 
 impl WriteOp for SetRunState {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
@@ -162,6 +164,8 @@ pub struct SetStartReturned {
 }
 
 impl WriteOp for SetStartReturned {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
@@ -181,6 +185,8 @@ pub struct SetDownload {
 }
 
 impl WriteOp for SetDownload {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {

@@ -2,32 +2,44 @@
 //!
 //! The packs of a batch are inserted in its transaction. A table is dropped as a whole when everything in it is acknowledged, as a file
 //! is deleted: nothing is left for the database to clean up, which single deleted rows would leave.
+//!
+//! Several brokers write: the leader, and those that own runs. Each appends to a segment of its own, and any of them may acknowledge what is in it,
+//! because runs move. So the table `segment` has a row for each: the packs that wait, and who appends. Each transaction adds its changes there, with
+//! its last statement. A segment without packs to which nobody appends stays so, and whoever sees that first drops it.
+//!
+//! Rows are locked in one order by all: that of the leader or of the owner of runs, `last_segment` in `meta`, then `segment` by its number.
 
-use super::dialect::Conn;
+use super::candidate::Leadership;
 use super::dialect::postgres::PgConn;
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::hot::many;
+use super::results::{LAST_SEGMENT, needed_segments, note_last_segment};
 use super::segments::{Place, ROLL_BYTES, Settlement};
+use crate::domain::ids::BrokerId;
 use bytes::Bytes;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
-use diesel::sql_types::Text;
-use std::collections::{HashMap, VecDeque};
+use diesel::sql_types::{Array, BigInt, Integer, Text};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// After a segment could not be dropped.
 const PAUSE: Duration = Duration::from_secs(5);
 const PREFIX: &str = "result_";
+/// The leader in `segment.writer`. Not its name: it may have owned runs before it led, and then both write for a while.
+const LEADER: &str = "leader";
 
-/// The tables of segments, used by the single writer.
+/// The tables of segments, as one of their writers uses them.
 #[derive(Debug)]
 pub(super) struct SegmentTables {
+    /// Its name in `segment.writer`.
+    writer: String,
     current: Option<Current>,
-    last: i32,
-    /// Number of packs that wait for a worker, by segment.
-    live: HashMap<i32, i64>,
-    /// Segments without results that could not be dropped yet.
-    to_drop: VecDeque<i32>,
+    /// The transaction in progress has begun this segment.
+    has_begun: bool,
+    /// There may be segments that nobody needs.
+    may_drop: bool,
     /// When one of them was read by others.
     blocked: Option<Instant>,
     roll: u64,
@@ -45,19 +57,18 @@ struct Name {
     name: String,
 }
 
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = Integer)]
+    number: i32,
+}
+
 impl SegmentTables {
-    /// `live` contains the needed segments, and was read after `there`, the tables that exist. The others are dropped after the first transaction
-    /// of this broker: if another leads by then, there is none. `last` is the highest number in the database.
-    pub(super) fn open(there: Vec<i32>, live: HashMap<i32, i64>, last: i32) -> Self {
-        let mut this = Self { current: None, last, live, to_drop: VecDeque::new(), blocked: None, roll: ROLL_BYTES };
-        this.last = this.live.keys().copied().fold(this.last, i32::max);
-        for number in there {
-            this.last = this.last.max(number);
-            if !this.live.contains_key(&number) {
-                this.to_drop.push_back(number);
-            }
-        }
-        this
+    /// Those of the leader, or of this owner of runs.
+    pub(super) fn of(owner: Option<BrokerId>) -> Self {
+        let writer = owner.map_or_else(|| LEADER.to_owned(), |broker| broker.to_string());
+        // A leader may have died before it dropped what nobody needs.
+        Self { writer, current: None, has_begun: false, may_drop: owner.is_none(), blocked: None, roll: ROLL_BYTES }
     }
 
     /// Inserts packs; returns their locations in the same order.
@@ -80,57 +91,138 @@ impl SegmentTables {
     }
 
     fn begin(&mut self, conn: &mut Conn) -> Result<Current, StoreError> {
-        let number = self.last + 1;
+        let next = format!(
+            "INSERT INTO meta (key, value) VALUES ('{LAST_SEGMENT}', '1') \
+            ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT) RETURNING CAST(value AS INTEGER) AS number"
+        );
+        let Number { number } = diesel::sql_query(next).get_result(conn)?;
         create(conn, number)?;
-        self.last = number;
-        self.live.entry(number).or_insert(0);
+        let row = diesel::sql_query("INSERT INTO segment (number, live, writer) VALUES ($1, 0, $2)");
+        row.bind::<Integer, _>(number).bind::<Text, _>(&self.writer).execute(conn)?;
+        self.has_begun = true;
         Ok(Current { number, length: 0 })
     }
 
-    /// The highest number in use.
-    pub(super) fn last(&self) -> i32 {
-        self.last
+    /// Adds the changes of this transaction to the counts.
+    pub(super) fn count(&mut self, conn: &mut Conn, settlement: &Settlement) -> Result<(), StoreError> {
+        let mut changes: BTreeMap<i32, (i64, bool)> =
+            settlement.changes().into_iter().map(|(number, packs)| (number, (packs, false))).collect();
+        for number in self.left(conn, settlement)? {
+            changes.entry(number).or_default().1 = true;
+        }
+        if !changes.is_empty() {
+            self.may_drop |= many::count_packs(server(conn)?, &changes)?;
+        }
+        Ok(())
     }
 
-    /// Applies the changes of a committed transaction.
-    pub(super) fn settle(&mut self, conn: Option<&mut Conn>, settlement: &mut Settlement) {
-        for (segment, change) in settlement.take() {
-            *self.live.entry(segment).or_insert(0) += change;
+    /// The segments to which their writer does not append any more.
+    fn left(&mut self, conn: &mut Conn, settlement: &Settlement) -> Result<Vec<i32>, StoreError> {
+        let mut writers: Vec<String> = settlement.ended().iter().map(ToString::to_string).collect();
+        if std::mem::take(&mut self.has_begun) {
+            writers.push(self.writer.clone());
         }
-        let current = self.current.map(|current| current.number);
-        self.to_drop.extend(self.live.extract_if(|segment, live| *live <= 0 && Some(*segment) != current).map(|(segment, _)| segment));
-        if let Some(conn) = conn {
-            self.drop_tables(conn);
+        if writers.is_empty() {
+            return Ok(Vec::new());
         }
+        let current = self.current.map_or(0, |current| current.number);
+        let theirs = diesel::sql_query("SELECT number FROM segment WHERE writer = ANY($1) AND number <> $2");
+        let theirs = theirs.bind::<Array<Text>, _>(writers).bind::<Integer, _>(current);
+        Ok(theirs.load::<Number>(server(conn)?)?.into_iter().map(|Number { number }| number).collect())
     }
 
-    /// Drops the tables that are not needed, unless somebody reads them: a dump of the database reads every table, for minutes. Then it tries again later.
-    fn drop_tables(&mut self, conn: &mut Conn) {
-        if self.blocked.is_some_and(|at| at.elapsed() < PAUSE) {
+    /// Drops the tables that nobody needs, unless somebody reads them: a dump of the database reads every table, for minutes. Then it tries again later.
+    pub(super) fn drop_unneeded(&mut self, conn: &mut Conn) {
+        if !self.may_drop || self.blocked.is_some_and(|at| at.elapsed() < PAUSE) {
             return;
         }
         self.blocked = None;
-        while let Some(segment) = self.to_drop.front() {
-            let statements = format!("BEGIN; SET LOCAL lock_timeout = '50ms'; DROP TABLE IF EXISTS {PREFIX}{segment}; COMMIT");
-            if let Err(e) = conn.batch_execute(&statements) {
-                log::debug!("could not drop a segment without results segment={segment} error={e}");
-                let _ = conn.batch_execute("ROLLBACK");
-                self.blocked = Some(Instant::now());
-                return;
+        loop {
+            match drop_one(conn) {
+                Ok(true) => {}
+                Ok(false) => break self.may_drop = false,
+                Err(e) => {
+                    log::debug!("could not drop a segment without results error={e}");
+                    self.blocked = Some(Instant::now());
+                    break;
+                }
             }
-            self.to_drop.pop_front();
         }
     }
 
     /// The transaction in which the current table may have been made was rolled back.
     pub(super) fn rolled_back(&mut self) {
-        self.current = None;
+        (self.current, self.has_begun) = (None, false);
     }
 
     #[cfg(test)]
     pub(super) fn roll_at(&mut self, bytes: u64) {
         self.roll = bytes;
     }
+}
+
+/// Drops a segment that nobody needs, in a transaction of its own; whether there was one. Its row decides: no other writer has it then.
+fn drop_one(conn: &mut Conn) -> Result<bool, StoreError> {
+    let unneeded = "DELETE FROM segment WHERE number = (\
+            SELECT number FROM segment WHERE live <= 0 AND writer IS NULL ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED\
+        ) RETURNING number";
+    conn.batch_execute("BEGIN; SET LOCAL lock_timeout = '50ms'")?;
+    let dropped = diesel::sql_query(unneeded).get_result::<Number>(conn).optional().and_then(|found| {
+        let table = found.as_ref().map_or_else(String::new, |Number { number }| format!("DROP TABLE IF EXISTS {PREFIX}{number};"));
+        conn.batch_execute(&format!("{table} COMMIT")).map(|()| found.is_some())
+    });
+    if dropped.is_err() {
+        let _ = conn.batch_execute("ROLLBACK");
+    }
+    Ok(dropped?)
+}
+
+/// A new leader counts the packs of all segments again: a broker of an earlier version, which does not count them here, may have led in between.
+/// Nobody appends under the name of the leader or of a broker without a right any more.
+pub(super) fn recount(conn: &mut Conn, leadership: &mut Leadership) -> Result<(), StoreError> {
+    dialect::begin(conn)?;
+    let counted = match dialect::turn(conn, None) {
+        Ok(Some(turn)) if turn.follows(&leadership.turn).is_ok() => recount_all(conn).map(|()| turn),
+        Ok(_) => Err(StoreError::NotLeading),
+        Err(error) => Err(error),
+    };
+    match counted {
+        Ok(turn) => {
+            dialect::commit(conn)?;
+            leadership.turn = turn;
+            Ok(())
+        }
+        Err(error) => {
+            // The error matters more than the result of the rollback of a broken connection.
+            let _ = dialect::rollback(conn);
+            Err(error)
+        }
+    }
+}
+
+fn recount_all(conn: &mut Conn) -> Result<(), StoreError> {
+    // Who begins a segment holds this row too, and then waits for the lock of the table.
+    let last = format!(
+        "INSERT INTO meta (key, value) VALUES ('{LAST_SEGMENT}', '0') \
+        ON CONFLICT (key) DO UPDATE SET value = meta.value RETURNING CAST(value AS INTEGER) AS number"
+    );
+    let Number { number: last } = diesel::sql_query(last).get_result(conn)?;
+    // A transaction of an owner of runs that has counted its changes ends before. One that has not will add them to the new counts, because what follows
+    // does not see it: each statement sees what was committed before it.
+    conn.batch_execute("LOCK TABLE segment IN EXCLUSIVE MODE")?;
+    let needed: BTreeMap<i32, i64> = needed_segments(conn)?.into_iter().map(|(number, packs, _)| (number, packs as i64)).collect();
+    let all: BTreeSet<i32> = numbers(conn)?.into_iter().chain(needed.keys().copied()).collect();
+    let live: Vec<i64> = all.iter().map(|number| needed.get(number).copied().unwrap_or(0)).collect();
+    let newest = all.last().copied().unwrap_or(0);
+    let all: Vec<i32> = all.into_iter().collect();
+    let gone = diesel::sql_query("DELETE FROM segment WHERE number <> ALL($1)");
+    gone.bind::<Array<Integer>, _>(&all).execute(server(conn)?)?;
+    let counted = diesel::sql_query(
+        "INSERT INTO segment (number, live) SELECT * FROM unnest($1, $2) ON CONFLICT (number) DO UPDATE SET live = excluded.live, \
+            writer = (SELECT broker FROM run_owner WHERE broker = segment.writer)",
+    );
+    counted.bind::<Array<Integer>, _>(&all).bind::<Array<BigInt>, _>(live).execute(server(conn)?)?;
+    if newest > last { note_last_segment(conn, newest) } else { Ok(()) }
 }
 
 /// Makes the table of a segment.

@@ -9,9 +9,10 @@ use super::dialect::Conn;
 use super::error::StoreError;
 use super::persistence::Slot;
 use super::segment_tables::{self, SegmentTables};
+use crate::domain::ids::BrokerId;
 use crate::private;
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -42,10 +43,12 @@ pub(super) enum Found {
     Damaged(String),
 }
 
-/// The changes of a transaction to the segments, applied once it is committed.
+/// The changes of a transaction to the segments.
 #[derive(Debug, Default)]
 pub(super) struct Settlement {
     changes: Vec<(i32, i64)>,
+    /// Brokers that append to no segment any more.
+    ended: Vec<BrokerId>,
 }
 
 impl Settlement {
@@ -59,17 +62,32 @@ impl Settlement {
         self.changes.push((segment, -packs));
     }
 
-    /// The changes so far; none are left.
-    pub(super) fn take(&mut self) -> Vec<(i32, i64)> {
-        std::mem::take(&mut self.changes)
+    /// This broker has no right to append to segments any more.
+    pub(super) fn end(&mut self, broker: BrokerId) {
+        self.ended.push(broker);
+    }
+
+    /// The changes so far, summed up, in the order of the segments.
+    pub(super) fn changes(&self) -> BTreeMap<i32, i64> {
+        let mut sums = BTreeMap::new();
+        for (segment, change) in &self.changes {
+            *sums.entry(*segment).or_insert(0) += change;
+        }
+        sums.retain(|_, change| *change != 0);
+        sums
+    }
+
+    pub(super) fn ended(&self) -> &[BrokerId] {
+        &self.ended
     }
 
     pub(super) fn clear(&mut self) {
         self.changes.clear();
+        self.ended.clear();
     }
 }
 
-/// Where the single writer puts results.
+/// Where a writer puts results.
 #[derive(Debug)]
 pub(super) enum Segments {
     /// Beside an SQLite file.
@@ -79,25 +97,29 @@ pub(super) enum Segments {
 }
 
 impl Segments {
-    /// The highest number in use.
-    pub(super) fn last(&self) -> i32 {
+    /// The highest number in use, if this writer counts it.
+    pub(super) fn last(&self) -> Option<i32> {
         match self {
-            Self::Files(files) => files.last,
-            Self::Tables(tables) => tables.last(),
+            Self::Files(files) => Some(files.last),
+            Self::Tables(_) => None,
         }
     }
 
-    /// Applies the changes of a committed transaction.
-    pub(super) fn settle(&mut self, conn: Option<&mut Conn>, settlement: &mut Settlement) {
+    /// The last statement of a transaction: counts what it has changed, if that is counted in the database.
+    pub(super) fn count(&mut self, conn: &mut Conn, settlement: &Settlement) -> Result<(), StoreError> {
         match self {
-            Self::Files(files) => files.settle(settlement),
-            Self::Tables(tables) => tables.settle(conn, settlement),
+            Self::Files(_) => Ok(()),
+            Self::Tables(tables) => tables.count(conn, settlement),
         }
     }
 
-    /// Those of a broker that writes no results.
-    pub(super) fn none() -> Self {
-        Self::Tables(SegmentTables::open(Vec::new(), HashMap::new(), 0))
+    /// The transaction with these changes is committed: deletes what nobody needs any more.
+    pub(super) fn committed(&mut self, conn: Option<&mut Conn>, settlement: &Settlement) {
+        match (self, conn) {
+            (Self::Files(files), _) => files.settle(settlement),
+            (Self::Tables(tables), Some(conn)) => tables.drop_unneeded(conn),
+            (Self::Tables(_), None) => {}
+        }
     }
 
     /// A transaction was rolled back. What was appended to a file stays there; rows are gone.
@@ -227,8 +249,8 @@ impl SegmentFiles {
     }
 
     /// Applies the changes of a committed transaction.
-    fn settle(&mut self, settlement: &mut Settlement) {
-        for (segment, change) in settlement.take() {
+    fn settle(&mut self, settlement: &Settlement) {
+        for (segment, change) in settlement.changes() {
             let live = self.live.entry(segment).or_insert(0);
             *live += change;
             if *live <= 0 && self.current.as_ref().is_none_or(|current| current.number != segment) {

@@ -30,6 +30,8 @@ pub struct SplitBlock {
 }
 
 impl WriteOp for SplitBlock {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn pack(&self) -> Option<&Bytes> {

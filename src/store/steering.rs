@@ -18,6 +18,8 @@ pub struct SetRunRules {
 }
 
 impl WriteOp for SetRunRules {
+    const BY_OWNER: bool = true;
+
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {

@@ -91,15 +91,13 @@ pub(super) struct Writer {
     address: DatabaseAddress,
     conn: Option<Conn>,
     segments: Segments,
-    /// The highest segment number in the database.
-    noted_segment: i32,
+    /// The highest segment number in the database, if this writer counts it.
+    noted_segment: Option<i32>,
     settlement: Settlement,
     epochs: HashMap<i64, i64>,
     gauge: Arc<Gauge>,
     fence: Fence,
     since_log_was_bounded: u32,
-    /// It is not known what the last transaction has done to the segments.
-    must_recount: bool,
     /// The last turn that is stored.
     stored: Turn,
     /// That of the transaction in progress.
@@ -122,7 +120,6 @@ impl Writer {
             gauge,
             fence,
             since_log_was_bounded: 0,
-            must_recount: false,
             stored: turn,
             turn,
             must_repeat: false,
@@ -241,10 +238,7 @@ impl Writer {
             // Even if a panic happened after the commit.
             self.stored = self.turn;
             self.noted_segment = self.segments.last();
-            // Only the leader knows the segments. The next one counts what an owner of runs has released.
-            if self.fence.right.owner().is_none() {
-                self.segments.settle(self.conn.as_mut(), &mut self.settlement);
-            }
+            self.segments.committed(self.conn.as_mut(), &self.settlement);
             self.gauge.committed(slots.len(), begin.elapsed());
             self.mind_log();
             if outcome.is_err() {
@@ -280,7 +274,6 @@ impl Writer {
             StoreError::Failed(why) if is_remote && is_clean && !is_clash && (!rolled_back || is_beginning) => StoreError::Unreachable(why),
             error => error,
         };
-        self.must_recount |= matches!(error, StoreError::Unknown(_));
         if !rolled_back || (is_remote && is_beginning) {
             // Closing the connection rolls back; a new one reads the stored state.
             self.conn = None;
@@ -366,23 +359,20 @@ impl Writer {
         }
         self.turn = turn;
         stage.set(Stage::Applying);
-        if self.must_recount && owner.is_none() && matches!(self.segments, Segments::Tables(_)) {
-            self.segments = super::results::open_segments(conn, &self.address)?;
-        }
-        self.must_recount = false;
         fault::point(begin_fault);
         if fault::fails("store.full") {
             return Err(StoreError::Failed("database or disk is full".into()));
         }
         place_packs(&mut self.segments, conn, &self.gauge, slots)?;
-        if self.noted_segment != self.segments.last() {
+        if let Some(last) = self.segments.last().filter(|last| Some(*last) != self.noted_segment) {
             // A number is never reused, even if its file is deleted and the broker restarts.
-            super::results::note_last_segment(conn, self.segments.last())?;
+            super::results::note_last_segment(conn, last)?;
         }
         for slot in slots.iter_mut().filter(|slot| !slot.settled) {
             let mut tx = Tx { conn, owner, place: slot.place, settlement: &mut self.settlement, epochs: &mut self.epochs };
             slot.queued.run(&mut tx)?;
         }
+        self.segments.count(conn, &self.settlement)?;
         stage.set(Stage::Committing);
         if fault::fails(commit_fault) {
             return Err(StoreError::Unknown("a planned fault".into()));

@@ -7,11 +7,12 @@ use diesel::sql_types::{BigInt, Text};
 use std::path::Path;
 
 /// Tables whose rows are not copied, with the reasons.
-pub(in crate::store) const LEFT_OUT: [(&str, &str); 5] = [
+pub(in crate::store) const LEFT_OUT: [(&str, &str); 6] = [
     ("__diesel_schema_migrations", "the migrations of the target are its own"),
     ("leader", "the lease belongs to the brokers of a database; the term is raised"),
     ("broker", "the brokers of the source do not use the target"),
     ("run_owner", "the brokers of the source own no runs of the target"),
+    ("segment", "only in PostgreSQL: the next leader counts the tables of results"),
     ("package_piece", "only in PostgreSQL: it has the bytes of packages, which are files beside SQLite"),
 ];
 

@@ -13,9 +13,10 @@ use bytes::Bytes;
 use diesel::connection::Connection;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{Array, BigInt, Binary, Integer, Nullable, SmallInt, Text};
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Integer, Nullable, SmallInt, Text};
 use diesel::{OptionalExtension, QueryResult, RunQueryDsl};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// A statement whose text has the name of a table that will be dropped: it is not kept, because nothing would ever end that.
 macro_rules! by_text {
@@ -183,6 +184,48 @@ impl QueryFragment<Pg> for InsertPacks<'_> {
 }
 
 by_text!(InsertPacks<'_>);
+
+/// Adds packs to the counts of segments, and notes to which of them nobody appends any more; whether one of them has no packs and no writer then.
+pub(in crate::store) fn count_packs(conn: &mut PgConn, changes: &BTreeMap<i32, (i64, bool)>) -> Result<bool, StoreError> {
+    let count = CountPacks {
+        numbers: changes.keys().copied().collect(),
+        packs: changes.values().map(|(packs, _)| *packs).collect(),
+        left: changes.values().map(|(_, is_left)| *is_left).collect(),
+    };
+    Ok(count.load::<bool>(conn)?.contains(&true))
+}
+
+#[derive(Debug)]
+struct CountPacks {
+    numbers: Vec<i32>,
+    packs: Vec<i64>,
+    left: Vec<bool>,
+}
+
+impl QueryFragment<Pg> for CountPacks {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        statement! { out,
+            // Locked by their numbers, so that two writers do not wait for each other.
+            "WITH change AS (SELECT number, packs, is_left FROM segment JOIN unnest(", Array<Integer> = &self.numbers;
+            ", ", Array<BigInt> = &self.packs;
+            ", ", Array<Bool> = &self.left;
+            ") AS new (number, packs, is_left) USING (number) ORDER BY number FOR UPDATE OF segment) \
+            UPDATE segment SET live = live + packs, writer = CASE WHEN is_left THEN NULL ELSE writer END \
+            FROM change WHERE segment.number = change.number RETURNING live <= 0 AND writer IS NULL";
+        }
+    }
+}
+
+impl QueryId for CountPacks {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for CountPacks {
+    type SqlType = Bool;
+}
+
+impl<C: Connection> RunQueryDsl<C> for CountPacks {}
 
 /// Reads a pack of results; `None` if it is not in the table of its segment.
 pub(in crate::store) fn read_pack(conn: &mut PgConn, table: &str, start: i64) -> Result<Option<Vec<u8>>, StoreError> {

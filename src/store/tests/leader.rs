@@ -12,7 +12,11 @@ fn member() -> Member {
 
 /// Another broker that detects the hanging leader and takes over.
 pub(super) fn take_over(config: &StoreConfig) -> Leadership {
-    let (mut seat, mut watch) = (Seat::at(config, member(), 1_000).expect("a seat"), Watch::default());
+    take_over_as(config, BrokerId::random())
+}
+
+pub(super) fn take_over_as(config: &StoreConfig, id: BrokerId) -> Leadership {
+    let (mut seat, mut watch) = (Seat::at(config, Member { id, ..member() }, 1_000).expect("a seat"), Watch::default());
     let looks = TICKS.map(|now| seat.look(&mut watch, now).expect("a look"));
     let won = looks.into_iter().find_map(|look| match look {
         Look::Leads(leadership, Reason::Silent) => Some(leadership),

@@ -11,6 +11,7 @@ mod ownership;
 mod retention;
 mod segments;
 mod series;
+mod shared_segments;
 mod sites;
 mod tables;
 mod writing;

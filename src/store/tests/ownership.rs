@@ -204,11 +204,13 @@ fn a_later_grant_ends_an_earlier_one() {
 fn an_owner_may_not_write_what_is_for_the_leader() {
     at_server(|leader, config| async move {
         let owner = owner_of(&leader, &config, BrokerId::random()).await;
-        let run = run(&leader).await;
+        let site = KeepSite { name: "a".into(), state: None, held_by: None, now: T };
+        let robots = KeepRobots { origin: "http://a".into(), agent: "a".into(), rules: String::new(), until: T };
         let refused = [
             owner.write(by_hand(new_run(JobId::random()))).await.map(drop),
             owner.write(GrantOwnership { broker: BrokerId::random() }).await.map(drop),
-            owner.write_unbounded(result(&run, 0, "a pack")).await.map(drop),
+            owner.write_unbounded(site).await.map(drop),
+            owner.write(robots).await.map(drop),
             owner
                 .write_unbounded(WithNext { end: RevokeOwnership { broker: BrokerId::random() }, no: 1, next: None, last: None })
                 .await
