@@ -80,8 +80,9 @@ impl Tx<'_> {
     /// Fails if the run is owned under another epoch.
     ///
     /// The row need not be locked, although several brokers write: an epoch changes only when the broker that executes the run adopts it, when
-    /// [`super::RevokeOwnership`] takes the run away, and when [`super::FreeRun`] does. The first is done by the same writer. The second deletes the
-    /// row of `run_owner` before, and each transaction of an owner holds that row. Before the third, the owner has ended the actor of the run.
+    /// [`super::RevokeOwnership`] or [`super::FreeRun`] takes the run away. The first is done by the same writer. The others change the row of
+    /// `run_owner` before, and each transaction of an owner holds that row. A leader of an earlier version adopts the run without that: then a
+    /// transaction in progress may still be stored, and the actor that does not know of it fails at the first conflict and loads the run again.
     pub(super) fn check_epoch(&mut self, no: i64, epoch: i64) -> Result<(), StoreError> {
         let current = match self.epochs.get(&no) {
             Some(current) => *current,

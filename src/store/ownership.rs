@@ -132,6 +132,8 @@ impl WriteOp for FreeRun {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+        // As in [`RevokeOwnership`]: a transaction of the broker that is in progress ends before, and the next one sees the new epoch.
+        diesel::update(run_owner::table.find(self.owner)).set(run_owner::batch.eq(run_owner::batch)).execute(tx.conn)?;
         let owned = run::table.filter(run::identity.eq(self.identity)).filter(run::owner.eq(self.owner)).filter(sql::<Bool>(IS_OPEN));
         let freed = diesel::update(owned).set((run::owner.eq(None::<BrokerId>), run::epoch.eq(run::epoch + 1)));
         let freed: Option<(i64, i64)> = freed.returning((run::no, run::epoch)).get_result(tx.conn).optional()?;

@@ -286,6 +286,24 @@ fn a_transaction_in_progress_ends_before_its_runs_are_taken_away() {
 }
 
 #[test]
+fn a_transaction_in_progress_ends_before_its_run_is_free() {
+    at_server(|leader, config| async move {
+        let broker = BrokerId::random();
+        let owner = owner_of(&leader, &config, broker).await;
+        let identity = made(&leader, Some(broker)).await;
+        let adopted = owner.write(AdoptRun { identity }).await.expect("adopted");
+        let (wait, has_begun) = UntilAnotherWaits::new(&config);
+        // In one transaction, which does not change the row of the run.
+        let (pushed, waited) = (owner.write(push(&adopted, 0..1)), owner.write(wait));
+        has_begun.await.expect("it began");
+        assert_eq!(leader.write(FreeRun { identity, owner: broker }).await, Ok(true));
+        assert_eq!(leader.read(CountBlocks { no: adopted.0.no }).await.expect("counts").blocks, 1);
+        assert_eq!((pushed.await, waited.await), (Ok(()), Ok(())));
+        assert_eq!(owner.write(push(&adopted, 1..2)).await, Err(StoreError::Stale));
+    });
+}
+
+#[test]
 fn a_run_that_its_owner_gives_up_is_free() {
     at_server(|leader, config| async move {
         let [broker, other] = [(); 2].map(|()| BrokerId::random());
