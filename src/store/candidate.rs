@@ -9,6 +9,7 @@ use super::dialect::{self, Conn, sqlite};
 use super::error::StoreError;
 use super::leader::{Member, StoredLease, delete_member, stored_lease, write_lease, write_member};
 use super::lock::LeaderLock;
+use super::segment_tables;
 use crate::domain::database::DatabaseAddress;
 use crate::domain::leader::{Decision, Lease, Lock, Reason, Turn, Watch};
 use crate::domain::time::Timestamp;
@@ -191,6 +192,10 @@ impl Seat {
             return Ok(None);
         }
         write_lease(conn, &me, &lease, Timestamp::now())?;
+        if address.file().is_none() {
+            // Together with the term: owners of runs go on.
+            segment_tables::note_term(conn, term)?;
+        }
         dialect::commit(conn)?;
         // From here on the store rejects the previous leader, and this broker owns the tables.
         match tables {

@@ -438,9 +438,13 @@ pub(super) const LAST_SEGMENT: &str = "last_segment";
 
 /// Stores the highest used segment number.
 pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
-    let value = number.to_string();
+    note(conn, LAST_SEGMENT, number.into())
+}
+
+/// Stores a number in `meta`.
+pub(super) fn note(conn: &mut Conn, key: &str, number: i64) -> Result<(), StoreError> {
     diesel::insert_into(meta::table)
-        .values((meta::key.eq(LAST_SEGMENT), meta::value.eq(&value)))
+        .values((meta::key.eq(key), meta::value.eq(number.to_string())))
         .with_conflict_rule("(key) DO UPDATE SET value = excluded.value")
         .execute(conn)?;
     Ok(())

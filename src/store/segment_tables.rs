@@ -7,14 +7,18 @@
 //! because runs move. So the table `segment` has a row for each: the packs that wait, and who appends. Each transaction adds its changes there, with
 //! its last statement. A segment without packs to which nobody appends stays so, and whoever sees that first drops it.
 //!
-//! Rows are locked in one order by all: that of the leader or of the owner of runs, `last_segment` in `meta`, then `segment` by its number.
+//! Rows are locked in one order by all: that of the owner of runs, that of the leader, `last_segment` in `meta`, then `segment` by its number.
+//!
+//! A leader of an earlier version counts in memory, from what it finds when it begins. So beside such a leader an owner of runs must neither store nor
+//! release packs, nor begin a segment. A leader of this version notes its term in `meta`, and the statement that counts compares it.
 
 use super::candidate::Leadership;
 use super::dialect::postgres::PgConn;
 use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::hot::many;
-use super::results::{LAST_SEGMENT, needed_segments, note_last_segment};
+use super::leader::ROW;
+use super::results::{LAST_SEGMENT, needed_segments, note, note_last_segment};
 use super::segments::{Place, ROLL_BYTES, Settlement};
 use crate::domain::ids::BrokerId;
 use bytes::Bytes;
@@ -27,6 +31,8 @@ use std::time::{Duration, Instant};
 /// After a segment could not be dropped.
 const PAUSE: Duration = Duration::from_secs(5);
 const PREFIX: &str = "result_";
+/// The key in `meta` of the last term whose leader counts in the database.
+const TERM: &str = "segment_term";
 /// The leader in `segment.writer`. Not its name: it may have owned runs before it led, and then both write for a while.
 const LEADER: &str = "leader";
 
@@ -91,8 +97,9 @@ impl SegmentTables {
     }
 
     fn begin(&mut self, conn: &mut Conn) -> Result<Current, StoreError> {
+        // With the row of the leader, so that none of an earlier version takes over before this transaction is over: it would use the same number.
         let next = format!(
-            "INSERT INTO meta (key, value) VALUES ('{LAST_SEGMENT}', '1') \
+            "INSERT INTO meta (key, value) SELECT '{LAST_SEGMENT}', '1' FROM leader WHERE id = {ROW} FOR SHARE \
             ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT) RETURNING CAST(value AS INTEGER) AS number"
         );
         let Number { number } = diesel::sql_query(next).get_result(conn)?;
@@ -103,16 +110,22 @@ impl SegmentTables {
         Ok(Current { number, length: 0 })
     }
 
-    /// Adds the changes of this transaction to the counts.
+    /// Adds the changes of this transaction to the counts. [`StoreError::NotLeading`] if the leader does not count there.
     pub(super) fn count(&mut self, conn: &mut Conn, settlement: &Settlement) -> Result<(), StoreError> {
         let mut changes: BTreeMap<i32, (i64, bool)> =
             settlement.changes().into_iter().map(|(number, packs)| (number, (packs, false))).collect();
         for number in self.left(conn, settlement)? {
             changes.entry(number).or_default().1 = true;
         }
-        if !changes.is_empty() {
-            self.may_drop |= many::count_packs(server(conn)?, &changes)?;
+        if changes.is_empty() {
+            return Ok(());
         }
+        let (leader_counts, is_unneeded) = many::count_packs(server(conn)?, &changes)?;
+        if !leader_counts {
+            log::warn!("a broker of an earlier version leads, beside which only the leader may write results");
+            return Err(StoreError::NotLeading);
+        }
+        self.may_drop |= is_unneeded;
         Ok(())
     }
 
@@ -175,6 +188,11 @@ fn drop_one(conn: &mut Conn) -> Result<bool, StoreError> {
         let _ = conn.batch_execute("ROLLBACK");
     }
     Ok(dropped?)
+}
+
+/// Whoever leads under this term counts in the database.
+pub(super) fn note_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
+    note(conn, TERM, term)
 }
 
 /// A new leader counts the packs of all segments again: a broker of an earlier version, which does not count them here, may have led in between.

@@ -185,14 +185,15 @@ impl QueryFragment<Pg> for InsertPacks<'_> {
 
 by_text!(InsertPacks<'_>);
 
-/// Adds packs to the counts of segments, and notes to which of them nobody appends any more; whether one of them has no packs and no writer then.
-pub(in crate::store) fn count_packs(conn: &mut PgConn, changes: &BTreeMap<i32, (i64, bool)>) -> Result<bool, StoreError> {
+/// Adds packs to the counts of segments, and notes to which of them nobody appends any more. Returns whether the leader counts too, and whether one of
+/// the segments has no packs and no writer then.
+pub(in crate::store) fn count_packs(conn: &mut PgConn, changes: &BTreeMap<i32, (i64, bool)>) -> Result<(bool, bool), StoreError> {
     let count = CountPacks {
         numbers: changes.keys().copied().collect(),
         packs: changes.values().map(|(packs, _)| *packs).collect(),
         left: changes.values().map(|(_, is_left)| *is_left).collect(),
     };
-    Ok(count.load::<bool>(conn)?.contains(&true))
+    Ok(count.get_result(conn)?)
 }
 
 #[derive(Debug)]
@@ -209,9 +210,11 @@ impl QueryFragment<Pg> for CountPacks {
             "WITH change AS (SELECT number, packs, is_left FROM segment JOIN unnest(", Array<Integer> = &self.numbers;
             ", ", Array<BigInt> = &self.packs;
             ", ", Array<Bool> = &self.left;
-            ") AS new (number, packs, is_left) USING (number) ORDER BY number FOR UPDATE OF segment) \
-            UPDATE segment SET live = live + packs, writer = CASE WHEN is_left THEN NULL ELSE writer END \
-            FROM change WHERE segment.number = change.number RETURNING live <= 0 AND writer IS NULL";
+            ") AS new (number, packs, is_left) USING (number) ORDER BY number FOR UPDATE OF segment), \
+            counted AS (UPDATE segment SET live = live + packs, writer = CASE WHEN is_left THEN NULL ELSE writer END \
+            FROM change WHERE segment.number = change.number RETURNING live <= 0 AND writer IS NULL AS is_unneeded) \
+            SELECT EXISTS (SELECT 1 FROM leader JOIN meta ON key = 'segment_term' AND value = CAST(term AS TEXT)), \
+            EXISTS (SELECT 1 FROM counted WHERE is_unneeded)";
         }
     }
 }
@@ -222,7 +225,7 @@ impl QueryId for CountPacks {
 }
 
 impl Query for CountPacks {
-    type SqlType = Bool;
+    type SqlType = (Bool, Bool);
 }
 
 impl<C: Connection> RunQueryDsl<C> for CountPacks {}

@@ -9,6 +9,7 @@ mod hot;
 mod leader;
 mod ownership;
 mod retention;
+mod segment_terms;
 mod segments;
 mod series;
 mod shared_segments;

@@ -9,29 +9,29 @@ use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 use std::sync::mpsc;
 
 /// Each pack fills a segment.
-const ROLL: u64 = 4;
+pub(super) const ROLL: u64 = 4;
 
 #[derive(QueryableByName, Debug, Clone, PartialEq)]
-struct Row {
+pub(super) struct Row {
     #[diesel(sql_type = Integer)]
-    number: i32,
+    pub(super) number: i32,
     #[diesel(sql_type = BigInt)]
-    live: i64,
+    pub(super) live: i64,
     #[diesel(sql_type = Nullable<Text>)]
-    writer: Option<String>,
+    pub(super) writer: Option<String>,
 }
 
-fn rows(config: &StoreConfig) -> Vec<Row> {
+pub(super) fn rows(config: &StoreConfig) -> Vec<Row> {
     let mut conn = dialect::reader(&config.database).expect("a connection");
     diesel::sql_query("SELECT number, live, writer FROM segment ORDER BY number").load(&mut conn).expect("rows")
 }
 
-fn execute(config: &StoreConfig, text: &str) {
+pub(super) fn execute(config: &StoreConfig, text: &str) {
     dialect::writer(&config.database).expect("a connection").batch_execute(text).expect("executed");
 }
 
 /// The segments, which must have a row and a table each, and the count of what is in the blocks.
-fn segments(config: &StoreConfig) -> Vec<i32> {
+pub(super) fn segments(config: &StoreConfig) -> Vec<i32> {
     let mut conn = dialect::reader(&config.database).expect("a connection");
     let mut there = segment_tables::numbers(&mut conn).expect("the tables of segments");
     there.sort_unstable();
@@ -44,7 +44,7 @@ fn segments(config: &StoreConfig) -> Vec<i32> {
 }
 
 /// As [`at_server`], with a broker that owns runs.
-fn with_owner<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, Store, BrokerId, StoreConfig) -> F) {
+pub(super) fn with_owner<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, Store, BrokerId, StoreConfig) -> F) {
     if server().is_some() {
         with_segments(roll, |leader, config| async move {
             let broker = BrokerId::random();
@@ -60,20 +60,20 @@ async fn owner_with(leader: &Store, config: &StoreConfig, broker: BrokerId, roll
 }
 
 /// A run of this owner.
-async fn run_of(leader: &Store, owner: &Store, broker: BrokerId) -> (Run, i64) {
+pub(super) async fn run_of(leader: &Store, owner: &Store, broker: BrokerId) -> (Run, i64) {
     let run = leader.write(by_hand(Run { owner: Some(broker), ..new_run(JobId::random()) })).await.expect("inserted").run;
     owner.write(AdoptRun { identity: run.identity }).await.expect("adopted")
 }
 
 /// Stores the results of new blocks, one after the other.
-async fn fill(store: &Store, run: &(Run, i64), seqs: std::ops::Range<u32>) {
+pub(super) async fn fill(store: &Store, run: &(Run, i64), seqs: std::ops::Range<u32>) {
     store.write(push(run, seqs.clone())).await.expect("pushed");
     for seq in seqs {
         store.write(result(run, seq, "pack")).await.expect("stored");
     }
 }
 
-async fn packs(store: &Store, run: &(Run, i64), seqs: std::ops::Range<u32>) -> usize {
+pub(super) async fn packs(store: &Store, run: &(Run, i64), seqs: std::ops::Range<u32>) -> usize {
     let found = store.read(ReadResults { no: run.0.no, seqs: seqs.collect() }).await.expect("read");
     assert_eq!(found.damaged, vec![]);
     found.results.len()
@@ -246,14 +246,14 @@ fn a_leader_that_gives_up_its_own_right_goes_on() {
 }
 
 /// Keeps its transaction open until it is told to go on.
-struct Pause {
+pub(super) struct Pause {
     began: mpsc::Sender<()>,
     go_on: std::sync::Mutex<mpsc::Receiver<()>>,
 }
 
 impl Pause {
     /// Also returns what tells that it began, and what ends it.
-    fn new() -> (Self, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((began, has_begun), (end, go_on)) = (mpsc::channel(), mpsc::channel());
         (Self { began, go_on: std::sync::Mutex::new(go_on) }, has_begun, end)
     }
@@ -335,51 +335,6 @@ fn a_new_leader_waits_for_what_an_owner_has_counted() {
         conn.batch_execute("COMMIT").expect("committed");
         counted.join().expect("no panic");
         assert_eq!((segments(&config), rows(&config)[0].live), (vec![1], 2));
-    });
-}
-
-/// A broker of an earlier version does not know the table `segment`.
-#[test]
-fn a_new_leader_counts_all_again() {
-    with_owner(ROLL, |leader, owner, broker, config| async move {
-        let (own, other) = (run_of(&leader, &owner, broker).await, run(&leader).await);
-        fill(&leader, &other, 0..4).await;
-        fill(&owner, &own, 0..2).await;
-        assert_eq!(segments(&config), [1, 2, 3, 4, 5, 6]);
-        leader.close().await;
-        // It has acknowledged the first and dropped its table, has stored another in a table of its own, and left one without packs.
-        let key = |seq| crate::store::columns::block_key(other.0.no, seq);
-        execute(
-            &config,
-            &format!(
-                "UPDATE block SET acked = TRUE WHERE key IN ({}, {}); DROP TABLE result_1; \
-                UPDATE segment SET live = 7, writer = 'another' WHERE number = 2; DELETE FROM segment WHERE number = 3; \
-                CREATE TABLE result_70 AS SELECT * FROM result_4; UPDATE block SET segment = 70 WHERE key = {}; CREATE TABLE result_80 ()",
-                key(0),
-                key(1),
-                key(3),
-            ),
-        );
-        let leader = Store::open(&config).expect("it leads");
-        let left: Vec<Row> = rows(&config);
-        let row = |number, live, writer: Option<BrokerId>| Row { number, live, writer: writer.map(|broker| broker.to_string()) };
-        assert_eq!(
-            left,
-            [
-                row(2, 0, None),
-                row(3, 1, None),
-                row(4, 0, None),
-                row(5, 1, None),
-                row(6, 1, Some(broker)),
-                row(70, 1, None),
-                row(80, 0, None)
-            ]
-        );
-        leader.write(Barrier).await.expect("written");
-        assert_eq!(segments(&config), [3, 5, 6, 70]);
-        fill(&owner, &own, 2..3).await;
-        assert_eq!(segments(&config), [3, 5, 6, 70, 81]);
-        assert_eq!((packs(&leader, &own, 0..3).await, packs(&leader, &other, 0..4).await), (3, 2));
     });
 }
 
