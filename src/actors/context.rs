@@ -30,6 +30,7 @@ use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
 use crate::config::lease::LeaseConfig;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
 use crate::domain::run::{Run, RunState};
 use crate::domain::sites::SiteRule;
@@ -220,7 +221,7 @@ pub struct BrokerContext {
     pub run_owners: RunOwnersHandle,
     /// The link to the leader, at a broker that owns runs.
     pub leader: Option<LeaderLink>,
-    /// By which the leader recognizes the other brokers of its database.
+    /// By which the leader and the owners of runs recognize each other.
     pub link_secret: Option<Arc<str>>,
     /// Sends alerts.
     pub alert_sender: AlertsHandle,
@@ -334,7 +335,7 @@ impl BrokerContext {
         Self { leader: Some(leader), ..self }
     }
 
-    /// For a leader: sets the secret of its database.
+    /// For a leader, and a broker that owns runs: sets the secret of its database.
     #[must_use]
     pub fn with_link_secret(self, secret: String) -> Self {
         Self { link_secret: Some(secret.into()), ..self }
@@ -401,6 +402,8 @@ impl BrokerContext {
             Some(run) if run.state.is_final() => Err(run_over(&run)),
             Some(run) => match self.elsewhere(&run) {
                 Some(elsewhere) => Ok(elsewhere),
+                // The leader has taken it from this broker.
+                None if run.owner.is_none() && self.leader.is_some() => Err(Problem::moving()),
                 // Its actor has not been started yet: the run is queued, or the actor of its job crashed after it had stored the run.
                 None => self.registry().start_run(identity).wait().await,
             },
@@ -421,6 +424,8 @@ impl BrokerContext {
     pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
         match self.at_work(identity).await? {
             AtWork::Run(run) => Ok(run),
+            // It has been given to another broker since the edge looked who executes it.
+            AtWork::Elsewhere(run) if run.kind == JobKind::Block => Err(Problem::moving()),
             _ => Err(Problem::conflict("no-queue", format!("run {identity} does not belong to a block job and has no queue"))),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::memory::Share;
 use super::pace::SiteClock;
+use crate::domain::ids::Identity;
 use crate::protocol::pack::{Index, head};
 use actix_http::body::{BodySize, MessageBody};
 use bytes::Bytes;
@@ -34,6 +35,12 @@ impl Parcel {
     #[must_use]
     pub fn is_part(&self) -> bool {
         self.index.part
+    }
+
+    /// The run of the block.
+    #[must_use]
+    pub fn run(&self) -> Identity {
+        self.index.identity
     }
 
     /// The pack with the present site data.

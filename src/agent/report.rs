@@ -7,7 +7,7 @@ use super::parcel::Parcel;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::BlockId;
-use crate::protocol::BULK;
+use crate::protocol::{BULK, RUN_HEADER};
 use awc::http::StatusCode;
 use awc::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use std::time::Duration;
@@ -95,6 +95,8 @@ impl Reporter {
         let pack = parcel.body();
         let limit = TIMEOUT + Duration::from_secs((pack.len() >> 16) as u64);
         let mut request = self.client.post(format!("{broker}node/block")).timeout(limit).insert_header((CONTENT_TYPE, BULK));
+        // The broker that executes the run serves the report itself.
+        request = request.insert_header((RUN_HEADER, parcel.run().to_string()));
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));
         }

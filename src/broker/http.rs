@@ -113,7 +113,10 @@ impl Serving {
 /// Serves all routes.
 pub(super) fn serve(config: &BrokerConfig, door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (routes(edge.clone()), edge.traffic.clone());
-    start(config.threads, door, traffic, move || App::new().wrap(from_fn(shell)).configure(routes.clone()))
+    start(config.threads, door, traffic, move || {
+        let client = forward::client(crate::tls::client());
+        App::new().app_data(client).wrap(from_fn(shell)).configure(routes.clone())
+    })
 }
 
 /// Serves the routes of a standby broker.

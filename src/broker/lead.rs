@@ -16,7 +16,7 @@ use crate::domain::time::Timestamp;
 use crate::edge::forward::Standbys;
 use crate::edge::live::Live;
 use crate::edge::traffic::Traffic;
-use crate::edge::{Edge, Guard, Owners};
+use crate::edge::{Edge, Executors, Guard, OwnRuns, Owners};
 use crate::names::Names;
 use crate::service::Service;
 use crate::store::{
@@ -219,6 +219,8 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
         traffic: Traffic::new(config.connections),
         live: Live::new(config.in_flight_bytes / LIVE_PART),
         standbys: Standbys::default(),
+        executors: Executors::default(),
+        own_runs: OwnRuns::default(),
         is_tls: config.tls.is_some(),
     }
 }

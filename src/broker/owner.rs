@@ -10,9 +10,12 @@ use crate::actors::leader_link::LeaderLink;
 use crate::actors::registry::{Registry, RegistryHandle};
 use crate::actors::reply::Answer;
 use crate::config::broker::BrokerConfig;
+use crate::domain::time::Timestamp;
+use crate::edge::Edge;
 use crate::protocol::api::RunOutput;
 use crate::protocol::frame;
 use crate::protocol::ownership::{PATH, RunAnswer, RunOrder, SECRET_HEADER, ToLeader, ToOwner};
+use crate::service::Service;
 use crate::store::{Barrier, LinkSecret, OwnedRuns, Ownership, Store, StoreError};
 use crate::telemetry::Telemetry;
 use actix_codec::Framed;
@@ -25,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Between two attempts to connect: it doubles, and begins again with each leader.
@@ -47,6 +51,8 @@ pub(super) struct Owner {
     reader: Store,
     telemetry: Telemetry,
     client: awc::Client,
+    /// Serves calls about its runs.
+    edge: Edge,
     work: Option<Work>,
     /// The leader has ordered it to give its runs up: it wants no others until it is started again.
     is_draining: bool,
@@ -61,6 +67,8 @@ struct Work {
     registry: RegistryHandle,
     /// Messages of the runs to the leader.
     messages: UnboundedReceiver<ToLeader>,
+    /// Finds out again and again whether this broker can still write.
+    prover: JoinHandle<()>,
 }
 
 /// A write without any effect.
@@ -79,7 +87,7 @@ enum Over {
 /// Ends the part; resolves when all its actors have ended and its store is closed.
 pub(super) struct Handle {
     ends: watch::Sender<bool>,
-    task: tokio::task::JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Handle {
@@ -93,7 +101,7 @@ impl Handle {
 
 impl Owner {
     /// Starts to execute runs whenever there is a leader.
-    pub(super) fn start(config: &BrokerConfig, brokers: Arc<Brokers>, reader: Store, telemetry: Telemetry) -> Handle {
+    pub(super) fn start(config: &BrokerConfig, brokers: Arc<Brokers>, reader: Store, telemetry: Telemetry, edge: Edge) -> Handle {
         let (ends, ended) = watch::channel(false);
         let connector = awc::Connector::new().limit(0).timeout(CONNECT).max_http_version(awc::http::Version::HTTP_11);
         let client = awc::Client::builder().connector(connector.rustls_0_23(Arc::new(crate::tls::client()))).timeout(CONNECT).finish();
@@ -103,6 +111,7 @@ impl Owner {
             reader,
             telemetry,
             client,
+            edge,
             work: None,
             is_draining: false,
             connected_at: Instant::now(),
@@ -150,6 +159,8 @@ impl Owner {
     /// Returns the messages that were not sent.
     async fn end_work(&mut self) -> Vec<ToLeader> {
         let Some(mut work) = self.work.take() else { return Vec::new() };
+        self.edge.own_runs.end();
+        work.prover.abort();
         // A registry that crashed would have ended the process.
         let _ = work.registry.abandon_runs().wait().await;
         if timeout(LAST_WRITES, work.context.store.clone().close()).await.is_err() {
@@ -322,9 +333,15 @@ impl Owner {
             let role = self.brokers.role();
             let context = context(&self.config, store, Brokers::new(self.brokers.me.clone(), role));
             let context = context.with_telemetry(self.telemetry.clone()).with_leader(leader);
+            let context = match self.reader.read(LinkSecret).await? {
+                Some(secret) => context.with_link_secret(secret),
+                None => context,
+            };
             let registry = Registry::start_of_owner(&context);
             log::info!("this broker owns runs term={term}");
-            self.work = Some(Work { ownership, context, registry, messages });
+            let prover = actix::spawn(prove(context.clone()));
+            self.edge.own_runs.begin(&self.edge, Service::new(context.clone()));
+            self.work = Some(Work { ownership, context, registry, messages, prover });
         }
         // Those that were stored while there was no connection, too.
         let runs = self.reader.read(OwnedRuns(me)).await?;
@@ -358,6 +375,21 @@ impl Owner {
                 work.registry.give_runs_up();
             }
             ToOwner::Welcome { .. } | ToOwner::Alive => {}
+        }
+    }
+}
+
+/// Shows again and again that this broker can write, as a leader does with its lease: the leader may have taken the runs from a broker that cannot.
+async fn prove(context: BrokerContext) {
+    let mut began = Timestamp::steady();
+    loop {
+        context.brokers.renewed(Some(began.plus_ms(context.lease_ms as i64)));
+        loop {
+            sleep(Duration::from_millis(context.lease_ms / 4)).await;
+            began = Timestamp::steady();
+            if context.store.write_unbounded(Barrier).await.is_ok() {
+                break;
+            }
         }
     }
 }

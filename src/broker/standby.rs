@@ -93,9 +93,9 @@ impl Standby {
         let thread = thread.map_err(|e| BootError::Store(config.database.to_string(), e.into()))?;
         let edge = edge(config, Service::new(context));
         let server = http::serve_standby(door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
-        let tokens = actix::spawn(follow_tokens(edge));
+        let tokens = actix::spawn(follow_tokens(edge.clone()));
         // Brokers that share a file share a machine: there the leader does all.
-        let owner = reader.is_remote().then(|| Owner::start(config, Arc::clone(&brokers), reader, telemetry));
+        let owner = reader.is_remote().then(|| Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge));
         Ok(Self { server, brokers, is_stopped, thread, won, tokens, owner })
     }
 

@@ -1,10 +1,13 @@
 //! Access rules of operations: stated once, in the route table, and enforced around the handler when the route is registered.
 
 use super::Edge;
-use super::audit::Audited;
+use super::audit::{Audited, note_members};
 use super::auth::{Caller, Need, admit};
+use super::body::{MAX_JSON, read};
 use super::error::Failure;
+use super::forward::{Passed, Receiver, pass_on};
 use super::live::IsWatched;
+use super::of_run;
 use super::route::Operation;
 use super::scope::Scope;
 use crate::protocol::problem::Problem;
@@ -53,6 +56,8 @@ pub(super) struct Admission {
     /// What a token that is limited to groups may call.
     scope: Scope,
     audited: Option<Audited>,
+    /// It needs the actor of a block run.
+    is_of_run: bool,
     /// Windows may watch its answers.
     is_live: bool,
 }
@@ -61,7 +66,19 @@ impl Admission {
     pub(super) fn of(operation: &Operation, path: &'static str) -> Self {
         let scope = if operation.limits_itself { Scope::Itself } else { Scope::of(path) };
         let audited = Audited::of(operation, path);
-        Self { access: operation.access, without_parameters: operation.refuses_parameters(), scope, audited, is_live: operation.is_live }
+        Self {
+            access: operation.access,
+            without_parameters: operation.refuses_parameters(),
+            scope,
+            audited,
+            is_of_run: operation.is_of_run,
+            is_live: operation.is_live,
+        }
+    }
+
+    /// Whether the leader records its calls.
+    pub(super) fn is_audited(self) -> bool {
+        self.audited.is_some()
     }
 
     /// Checks that the caller's token may see the object of the call.
@@ -123,13 +140,23 @@ where
                 return refused;
             }
             let edge = request.app_data::<web::Data<Edge>>().cloned();
-            let call = match admission.audited.zip(edge.as_ref()).map(|(audited, edge)| audited.begin(edge, &request)).transpose() {
+            // The leader has recorded a call that it passes on.
+            let audited = admission.audited.filter(|_| !of_run::is_passed_on(&request));
+            let call = match audited.zip(edge.as_ref()).map(|(audited, edge)| audited.begin(edge, &request)).transpose() {
                 Ok(call) => call,
                 Err(problem) => return refused(problem.into()),
             };
-            let response = match A::from_request(&request, &mut payload.into_inner()).await {
-                Ok(arguments) => answered(handler.call(arguments).await.respond_to(&request)),
-                Err(error) => HttpResponse::from_error(error),
+            let executor = match edge.as_ref().filter(|_| admission.is_of_run) {
+                Some(edge) => of_run::executor_of_call(edge, &request).await,
+                None => Ok(None),
+            };
+            let response = match executor {
+                Ok(None) => match A::from_request(&request, &mut payload.into_inner()).await {
+                    Ok(arguments) => answered(handler.call(arguments).await.respond_to(&request)),
+                    Err(error) => HttpResponse::from_error(error),
+                },
+                Ok(Some(executor)) => passed(executor, call.is_some(), &request, payload).await.unwrap_or_else(refused),
+                Err(problem) => refused(problem.into()),
             };
             if let (Some(call), Some(edge)) = (call, edge) {
                 call.end(&edge, &request, &response);
@@ -137,6 +164,19 @@ where
             response
         }
     }
+}
+
+/// Passes a call on to the broker that executes its run. The members of a body are recorded here.
+async fn passed(executor: Receiver, is_recorded: bool, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let edge = request.app_data::<web::Data<Edge>>().ok_or_else(Problem::internal)?;
+    let body = if is_recorded {
+        let body = read(request, payload, MAX_JSON).await?;
+        note_members(request, &body);
+        Passed::Read(body)
+    } else {
+        Passed::Stream(payload)
+    };
+    Ok(pass_on(edge, executor, request, body).await?)
 }
 
 fn answered(response: HttpResponse<impl MessageBody + 'static>) -> HttpResponse {

@@ -1,23 +1,27 @@
-//! Passes a call that only the leader can serve on to the leader, so that a client needs to know one broker only.
+//! Passes a call that only another broker can serve on to this broker, so that a client needs to know one broker only: a standby to the leader, the
+//! leader to the owner of a run ([`super::of_run`]).
 //!
-//! A call is passed on once, to one leader, and never repeated: after the connection is made, an error means that the outcome is unknown. Bodies are
-//! passed on as they come, in both directions; their limits are those of the leader.
+//! A call is passed on once, to one broker, and never repeated: after the connection is made, an error means that the outcome is unknown. Bodies are
+//! passed on as they come, in both directions; their limits are those of the other broker.
 
 use super::Edge;
 use super::access::Admission;
 use super::error::Failure;
 use super::ws::{relay, wants_socket};
 use crate::protocol::brokers::BrokerRole;
+use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
 use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{StatusCode, Version};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use awc::error::SendRequestError;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, Stream};
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -28,8 +32,9 @@ use url::{Host, Url};
 pub(super) const FORWARDED: HeaderName = HeaderName::from_static("webloom-forwarded");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// Headers of one connection (RFC 9110, 7.6.1), and the length, which the body has.
-const OF_CONNECTION: [HeaderName; 10] = [
+/// Headers of one connection (RFC 9110, 7.6.1), the length, which the body has, and the secret of brokers, which no client may send on.
+const OF_CONNECTION: [HeaderName; 11] = [
+    HeaderName::from_static(SECRET_HEADER),
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -41,12 +46,12 @@ const OF_CONNECTION: [HeaderName; 10] = [
     header::EXPECT,
     header::CONTENT_LENGTH,
 ];
-/// How long the leader may need to accept a connection.
+/// How long another broker may need to accept a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 /// How long the addresses of the standbys are taken as they were.
 const KNOWN: Duration = Duration::from_secs(2);
 
-/// The client of a thread of the standby's server.
+/// The client of a thread of the server.
 #[must_use]
 pub fn client(tls: rustls::ClientConfig) -> awc::Client {
     // No limit: a call that waits must not delay others.
@@ -66,49 +71,85 @@ pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: w
     if let Err(response) = admission.check(&request) {
         return response;
     }
-    let passed =
-        if is_socket { relay::open(&edge, leader, &request, payload).await } else { pass_on(&edge, leader, &request, payload).await };
+    let passed = if is_socket {
+        relay::open(&edge, leader, &request, payload).await
+    } else {
+        pass_on(&edge, Receiver::leader(&edge, leader), &request, Passed::Stream(payload)).await
+    };
     passed.unwrap_or_else(refused)
 }
 
-fn refused(problem: Problem) -> HttpResponse {
+pub(super) fn refused(problem: Problem) -> HttpResponse {
     super::access::refused(Failure(problem))
 }
 
 /// The address of the leader, and its term.
 pub(super) type Leader = (String, i64);
 
-async fn pass_on(edge: &Edge, leader: Leader, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Problem> {
+/// The broker that a call is passed on to.
+pub(super) struct Receiver {
+    pub(super) url: String,
+    /// Completes when no answer can be expected any more, with the reason. A machine without power closes no connection.
+    pub(super) gone: LocalBoxFuture<'static, &'static str>,
+    /// The answer if it cannot be reached.
+    pub(super) unreachable: Problem,
+    /// For this broker alone.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Receiver {
+    fn leader(edge: &Edge, leader: Leader) -> Self {
+        let unreachable = Problem::leader_unreachable(&leader.0);
+        let (url, replaced) = (leader.0.clone(), edge.service.is_replaced(leader));
+        Self { url, gone: replaced.map(|()| "another broker leads now").boxed_local(), unreachable, headers: Vec::new() }
+    }
+}
+
+/// The body of a call that is passed on.
+pub(super) enum Passed {
+    /// As it comes.
+    Stream(web::Payload),
+    /// This broker has read and unpacked it.
+    Read(Bytes),
+}
+
+pub(super) async fn pass_on(edge: &Edge, to: Receiver, request: &HttpRequest, body: Passed) -> Result<HttpResponse, Problem> {
     let Some(client) = request.app_data::<awc::Client>() else { return Err(Problem::internal()) };
+    let Receiver { url, mut gone, unreachable, headers } = to;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let mut call = client.request(request.method().clone(), format!("{}{path}", leader.0)).no_decompress();
+    let mut call = client.request(request.method().clone(), format!("{url}{path}")).no_decompress();
     pass_headers(request.headers(), call.headers_mut());
     add_origin(edge, request, call.headers_mut());
-    let length = length_of(request.headers());
-    let payload = payload.into_inner();
-    let sent = match length {
-        Some(0) => call.send(),
-        Some(length) => call.send_body(SizedStream::new(length, payload)),
-        None if request.chunked().unwrap_or(false) => call.send_stream(payload),
-        None => call.send(),
+    for (name, value) in headers {
+        call.headers_mut().insert(name, value);
+    }
+    let sent = match (body, length_of(request.headers())) {
+        (Passed::Read(bytes), _) => {
+            call.headers_mut().remove(header::CONTENT_ENCODING);
+            call.send_body(bytes)
+        }
+        (Passed::Stream(_), Some(0)) => call.send(),
+        (Passed::Stream(payload), Some(length)) => call.send_body(SizedStream::new(length, payload.into_inner())),
+        (Passed::Stream(payload), None) if request.chunked().unwrap_or(false) => call.send_stream(payload.into_inner()),
+        (Passed::Stream(_), None) => call.send(),
     };
     let answer = tokio::select! {
         answer = sent => answer,
-        () = edge.service.is_replaced(leader.clone()) => return Err(Problem::lost(&leader.0, "another broker leads now")),
-        () = edge.traffic.ending() => return Err(Problem::lost(&leader.0, "this broker ends")),
+        why = &mut gone => return Err(Problem::lost(&url, why)),
+        () = edge.traffic.ending() => return Err(Problem::lost(&url, "this broker ends")),
     };
     let answer = answer.map_err(|error| match error {
         SendRequestError::Url(_) | SendRequestError::Connect(_) => {
-            log::debug!("the leader cannot be reached leader={} error={error}", leader.0);
-            Problem::leader_unreachable(&leader.0)
+            log::debug!("a broker cannot be reached broker={url} error={error}");
+            unreachable
         }
-        error => Problem::lost(&leader.0, &error.to_string()),
+        error => Problem::lost(&url, &error.to_string()),
     })?;
     let status = answer.status();
     let mut response = HttpResponse::new(status);
     pass_headers(answer.headers(), response.headers_mut());
     let length = length_of(answer.headers());
-    let body = until(edge.service.is_replaced(leader), answer);
+    let body = until(gone, answer);
     Ok(response.set_body(match length {
         _ if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => BoxBody::new(()),
         Some(length) => SizedStream::new(length, body).boxed(),
@@ -196,14 +237,14 @@ async fn addresses(url: &str) -> Vec<IpAddr> {
     }
 }
 
-/// A body; it breaks off when the leader is replaced.
+/// A body; it breaks off when its sender is gone.
 fn until<E: Into<Box<dyn std::error::Error>>>(
-    replaced: impl Future<Output = ()> + 'static,
+    mut gone: LocalBoxFuture<'static, &'static str>,
     body: impl Stream<Item = Result<web::Bytes, E>> + 'static,
 ) -> impl Stream<Item = Result<web::Bytes, io::Error>> + 'static {
-    let (mut replaced, mut body) = (Box::pin(replaced), Box::pin(body));
+    let mut body = Box::pin(body);
     stream::poll_fn(move |context| {
-        if pin!(&mut replaced).poll(context).is_ready() {
+        if gone.poll_unpin(context).is_ready() {
             return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
         }
         body.as_mut().poll_next(context).map_err(|error| io::Error::other(error.into().to_string()))
@@ -225,6 +266,7 @@ mod tests {
             ("transfer-encoding", "chunked"),
             ("content-length", "7"),
             ("te", "trailers"),
+            (SECRET_HEADER, "a guess"),
             ("host", "broker.example"),
             ("accept", "a/b"),
             ("accept", "c/d"),

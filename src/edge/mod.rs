@@ -16,6 +16,7 @@ mod http;
 mod intake;
 pub mod live;
 mod masks;
+mod of_run;
 pub mod openapi;
 mod owners;
 pub mod route;
@@ -27,6 +28,7 @@ pub mod traffic;
 mod ws;
 
 pub use attempts::Guard;
+pub use of_run::{Executors, OwnRuns};
 pub use owners::Owners;
 
 use crate::actors::budget::Budget;
@@ -66,6 +68,10 @@ pub struct Edge {
     pub live: live::Live,
     /// The addresses of the standbys, whose word on the origin of a call counts.
     pub standbys: forward::Standbys,
+    /// The other brokers that execute runs, as they were known a moment ago.
+    pub executors: Executors,
+    /// The runs that this broker executes for the leader.
+    pub own_runs: OwnRuns,
     /// Whether this server terminates TLS itself.
     pub is_tls: bool,
 }

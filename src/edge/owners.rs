@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// Number of cached owners; beyond that, the store is asked again.
 const MOST: usize = 100_000;
 
-/// When a token owns the maximum number of ids, how long its ids are not counted again: cleanups release ids.
+/// When a token owns the maximum number of ids, how long its ids are not counted again: cleanups release ids. For as long a broker that does not lead
+/// takes an owner as it was.
 const RECOUNT: Duration = Duration::from_secs(10);
 
 /// The owner tokens of ids that have called.
@@ -23,7 +24,8 @@ pub struct Owners(Arc<RwLock<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    by_peer: HashMap<PeerId, TokenKey>,
+    /// With the time at which it was known.
+    by_peer: HashMap<PeerId, (TokenKey, Instant)>,
     /// Ids of each token that has claimed one. It may be too high: ids that were released are not subtracted.
     counts: HashMap<TokenKey, Count>,
 }
@@ -36,7 +38,13 @@ struct Count {
 
 impl Owners {
     fn get(&self, peer: PeerId) -> Option<TokenKey> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).by_peer.get(&peer).copied()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).by_peer.get(&peer).map(|(owner, _)| *owner)
+    }
+
+    /// What was known a moment ago: a broker that does not lead is not notified when an id is released.
+    fn lately(&self, peer: PeerId) -> Option<TokenKey> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.by_peer.get(&peer).filter(|(_, at)| at.elapsed() < RECOUNT).map(|(owner, _)| *owner)
     }
 
     fn set(&self, peer: PeerId, owner: TokenKey) {
@@ -44,7 +52,7 @@ impl Owners {
         if known.len() >= MOST {
             known.clear();
         }
-        known.insert(peer, owner);
+        known.insert(peer, (owner, Instant::now()));
     }
 
     /// Removes the owner of an id: its node or its worker was removed.
@@ -71,13 +79,16 @@ impl Owners {
     }
 }
 
-/// Claims this id for the caller's token, from now on.
+/// Claims this id for the caller's token, from now on. A broker that does not lead cannot store a claim: it accepts an id that belongs to nobody.
 ///
 /// # Errors
 /// It belongs to another token.
 pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failure> {
     // An admin may act for every id and owns none; without tokens there are no owners.
     let Some(key) = caller.token else { return Ok(()) };
+    if edge.service.is_owner() {
+        return if edge.owners.lately(peer) == Some(key) { Ok(()) } else { may_speak_for(edge, caller, peer).await };
+    }
     match edge.owners.get(peer) {
         Some(owner) if owner == key => return Ok(()),
         Some(owner) if edge.tokens.has(owner) => return Err(foreign(peer)),
@@ -139,6 +150,9 @@ pub async fn may_speak_for(edge: &Edge, caller: &Caller, peer: PeerId) -> Result
     let id = peer.to_string();
     // Only a call for another token's id has to look at the other tokens.
     if edge.tokens.owner(key, &id).as_ref() == Some(&stored) {
+        if edge.service.is_owner() {
+            edge.owners.set(peer, key);
+        }
         return Ok(());
     }
     if edge.tokens.owners(&id).iter().any(|(_, owner)| *owner == stored) { Err(foreign(peer)) } else { Ok(()) }

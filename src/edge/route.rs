@@ -7,6 +7,7 @@ use super::auth::Need;
 use super::error::no_such_method;
 use crate::protocol::BULK;
 use actix_web::http::Method;
+use actix_web::middleware::from_fn;
 use actix_web::web::{self, ServiceConfig};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -22,7 +23,7 @@ fn shape<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
 pub enum Part {
     /// All routes: for the leader.
     Leader,
-    /// Routes that only read stored data: for a standby. The rest is rejected.
+    /// For a standby: it serves what only reads stored data, and calls about runs that it executes. The rest is passed on to the leader.
     Standby,
 }
 
@@ -86,10 +87,17 @@ impl Resource {
         let methods = methods.join(", ");
         let service = web::resource(path).default_service(web::to(move || no_such_method(methods.clone())));
         self.operations.iter().zip(&self.routes).fold(service, |service, (operation, route)| {
-            if part == Part::Leader || operation.is_for_standby() {
+            if part == Part::Leader {
                 return service.route(route());
             }
-            let admission = Admission::of(operation, self.paths[0]);
+            let (admission, is_for_standby) = (Admission::of(operation, self.paths[0]), operation.is_for_standby());
+            if operation.is_of_run {
+                let place = move |request, next| super::of_run::at_standby(admission, is_for_standby, request, next);
+                return service.route(route().wrap(from_fn(place)));
+            }
+            if is_for_standby {
+                return service.route(route());
+            }
             service
                 .route(web::method(operation.method.clone()).to(move |request, payload| super::forward::serve(admission, request, payload)))
         })
@@ -187,6 +195,8 @@ pub struct Operation {
     pub(super) failures: Vec<u16>,
     /// It needs more than stored data.
     pub(super) only_leader: bool,
+    /// It needs the actor of a block run.
+    pub(super) is_of_run: bool,
     /// Its handler shows a token that is limited to groups only their jobs.
     pub(super) limits_itself: bool,
     /// The run that it makes records who made it, so the audit does not list the call.
@@ -208,6 +218,7 @@ impl Operation {
             answers: Vec::new(),
             failures: Vec::new(),
             only_leader: false,
+            is_of_run: false,
             limits_itself: false,
             is_recorded_in_its_run: false,
             is_live: false,
@@ -332,6 +343,12 @@ impl Operation {
     /// Although it is a GET, it writes, waits or asks actors: a standby rejects it.
     pub fn only_leader(mut self) -> Self {
         self.only_leader = true;
+        self
+    }
+
+    /// It needs the actor of the block run that its path names: the broker that executes the run serves it.
+    pub fn of_run(mut self) -> Self {
+        self.is_of_run = true;
         self
     }
 

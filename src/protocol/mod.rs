@@ -75,6 +75,8 @@ pub const BULK: &str = "application/x-webloom";
 pub const RUN_STATE_HEADER: &str = "webloom-run-state";
 /// A header of polls: the blocks that the worker has received and not acknowledged, as ids separated by commas.
 pub const HOLDS_HEADER: &str = "webloom-holds";
+/// A header of reports: the run of the block. A broker that executes this run serves the report itself.
+pub const RUN_HEADER: &str = "webloom-run";
 /// The longest WebSocket message, in bytes, on both sides.
 pub const MAX_FRAME: usize = 32 << 20;
 /// The largest body of a push, in bytes, decompressed.

@@ -154,19 +154,34 @@ impl Problem {
         let detail = format!("the broker at {leader} leads, and answered {status}: connect to it to read the reason");
         Self::new("socket-refused", "The leader refuses the socket", status, detail)
     }
-    /// 502: the call was passed on to the leader, and its answer did not come.
+    /// 502: the call was passed on to another broker, and its answer did not come.
     #[must_use]
-    pub fn lost(leader: &str, why: &str) -> Self {
+    pub fn lost(broker: &str, why: &str) -> Self {
         let detail = format!(
-            "the call was passed on to the broker at {leader}, and its answer did not come ({why}): it may have been carried out or not. \
+            "the call was passed on to the broker at {broker}, and its answer did not come ({why}): it may have been carried out or not. \
             Look before you repeat it"
         );
-        Self::new("answer-lost", "The leader's answer is lost", 502, detail)
+        Self::new("answer-lost", "The answer is lost", 502, detail)
     }
     /// 503: this broker is stopping; another one, or this one after a restart, will continue.
     #[must_use]
     pub fn ending() -> Self {
         Self::new(Self::STANDBY, "This broker ends", 503, "retry in a moment, or at the address of another broker")
+    }
+    /// 503: the broker that executes the run cannot be reached: certainly nothing was done.
+    #[must_use]
+    pub fn owner_unreachable() -> Self {
+        Self::busy("the broker that executes the run cannot be reached; retry later")
+    }
+    /// 503: the run moves from one broker to another.
+    #[must_use]
+    pub fn moving() -> Self {
+        Self::busy("the run is moving to another broker; retry later")
+    }
+    /// 503: this broker executes runs for the leader, and cannot show that they have not been taken from it.
+    #[must_use]
+    pub fn right_in_doubt() -> Self {
+        Self::busy("this broker has not reached the database for too long, so another one may execute the run; retry in a moment")
     }
     /// 503: another broker may lead already, because this one cannot renew its lease.
     #[must_use]

@@ -31,12 +31,17 @@ impl Service {
         }
     }
 
-    /// Checks that no other broker can lead yet. If one can, agents and workers must get no answer.
+    /// Checks that no other broker can lead yet, or, at a broker that owns runs, that it could write them a moment ago. Otherwise agents and
+    /// workers must get no answer.
     ///
     /// # Errors
-    /// This broker cannot renew its lease.
+    /// This broker cannot renew its lease, or cannot write.
     pub fn check_lease(&self) -> Result<(), Problem> {
-        if self.context.brokers.is_doubtful() { Err(Problem::in_doubt()) } else { Ok(()) }
+        match self.context.brokers.is_doubtful() {
+            false => Ok(()),
+            true if self.context.leader.is_some() => Err(Problem::right_in_doubt()),
+            true => Err(Problem::in_doubt()),
+        }
     }
 
     /// The address of the leader and its term, if another broker leads.

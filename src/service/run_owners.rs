@@ -1,10 +1,13 @@
 //! The brokers that execute runs for the leader.
 
 use super::Service;
+use crate::actors::reply::problem_of;
 use crate::actors::run_owners::RunOwnersHandle;
-use crate::domain::ids::BrokerId;
+use crate::domain::ids::{BrokerId, Identity};
+use crate::domain::job::JobKind;
 use crate::protocol::brokers::{BrokerOutput, BrokerRole};
 use crate::protocol::problem::Problem;
+use crate::store::{GetRun, ListBrokers};
 use subtle::ConstantTimeEq as _;
 
 impl Service {
@@ -20,8 +23,66 @@ impl Service {
     /// This broker does not lead, or the secret is wrong.
     pub fn admit_owner(&self, secret: &[u8]) -> Result<(), Problem> {
         self.must_lead()?;
-        let expected = self.context.link_secret.as_deref().unwrap_or_default().as_bytes();
-        if !expected.is_empty() && bool::from(expected.ct_eq(secret)) { Ok(()) } else { Err(Problem::unknown_token()) }
+        if self.knows_secret(secret) { Ok(()) } else { Err(Problem::unknown_token()) }
+    }
+
+    /// Whether this is the secret by which leader and owners of runs recognize each other.
+    #[must_use]
+    pub fn knows_secret(&self, secret: &[u8]) -> bool {
+        self.link_secret().is_some_and(|expected| !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(secret)))
+    }
+
+    /// The secret by which leader and owners of runs recognize each other.
+    #[must_use]
+    pub fn link_secret(&self) -> Option<&str> {
+        self.context.link_secret.as_deref()
+    }
+
+    /// Whether this broker owns runs and does not lead.
+    #[must_use]
+    pub fn is_owner(&self) -> bool {
+        self.context.leader.is_some()
+    }
+
+    /// Whether the actor of this block run is at this broker, or other brokers have no runs.
+    #[must_use]
+    pub fn executes(&self, identity: Identity) -> bool {
+        self.context.addresses.runs.get(identity).is_some() || !self.context.store.is_remote()
+    }
+
+    /// Another broker that executes this block run, from its row.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn stored_owner(&self, identity: Identity) -> Result<Option<BrokerId>, Problem> {
+        // Its actor is being built here.
+        if self.context.addresses.building.get(identity).is_some() {
+            return Ok(None);
+        }
+        let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        let owner = run.filter(|run| run.kind == JobKind::Block && !run.state.is_final()).and_then(|run| run.owner);
+        Ok(owner.filter(|owner| *owner != self.context.brokers.me.id))
+    }
+
+    /// Whether this broker executes this block run, or has executed it to its end. `is_open`: a run that has ended does not count.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn has_executed(&self, identity: Identity, is_open: bool) -> Result<bool, Problem> {
+        if self.executes(identity) || self.context.addresses.building.get(identity).is_some() {
+            return Ok(true);
+        }
+        let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        Ok(run.is_some_and(|run| run.owner == Some(self.context.brokers.me.id) && !(is_open && run.state.is_final())))
+    }
+
+    /// The address of a broker.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn url_of_broker(&self, id: BrokerId) -> Result<Option<String>, Problem> {
+        let brokers = self.context.store.read(ListBrokers).await.map_err(|e| problem_of(&e))?;
+        Ok(brokers.into_iter().find(|broker| broker.member.id == id).map(|broker| broker.member.url))
     }
 
     /// Moves the runs of a broker to others; it gets no more until it is started again.

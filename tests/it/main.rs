@@ -14,6 +14,7 @@ mod audit;
 mod audit_calls;
 mod backup;
 mod bad_input;
+mod block_runs_elsewhere;
 mod bounds;
 mod by_address;
 mod callbacks;

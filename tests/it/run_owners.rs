@@ -16,21 +16,24 @@ use std::process::Command;
 const LEASE_MS: &str = "1500";
 
 /// Brokers on one server; the first one leads.
-struct Brokers {
-    all: Vec<(Broker, tempfile::TempDir)>,
-    url: String,
+pub struct Brokers {
+    pub all: Vec<(Broker, tempfile::TempDir)>,
+    pub url: String,
+    args: Vec<&'static str>,
+    token: Option<&'static str>,
     _cluster: Cluster,
 }
 
 impl Brokers {
-    async fn start(count: usize) -> Self {
-        Self::start_on(count, &[]).await
+    pub async fn start(count: usize) -> Self {
+        Self::start_on(count, &[], &[], None).await
     }
 
-    /// On a server with these settings.
-    async fn start_on(count: usize, settings: &[&str]) -> Self {
+    /// On a server with these settings; the brokers have these arguments, and the tests this token of an admin.
+    pub async fn start_on(count: usize, settings: &[&str], args: &[&'static str], token: Option<&'static str>) -> Self {
         let cluster = Cluster::start(settings);
-        let mut this = Self { all: Vec::new(), url: cluster.url("webloom", ""), _cluster: cluster };
+        let args = [&["--lease-ms", LEASE_MS], args].concat();
+        let mut this = Self { all: Vec::new(), url: cluster.url("webloom", ""), args, token, _cluster: cluster };
         for _ in 0..count {
             this.add();
         }
@@ -41,18 +44,22 @@ impl Brokers {
     fn add(&mut self) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("b.url"), &self.url).expect("written");
-        self.all.push((Broker::start_in(folder.path(), "127.0.0.1:0", &["--lease-ms", LEASE_MS], ""), folder));
+        self.all.push((Broker::start_in(folder.path(), "127.0.0.1:0", &self.args, ""), folder));
     }
 
-    fn api(&self, nth: usize) -> Api {
-        Api::new(&self.all[nth].0.url)
+    pub fn api(&self, nth: usize) -> Api {
+        let api = Api::new(&self.all[nth].0.url);
+        match self.token {
+            Some(token) => api.with_token(token),
+            None => api,
+        }
     }
 
-    fn kill(&mut self, nth: usize) {
+    pub fn kill(&mut self, nth: usize) {
         self.all[nth].0.process.kill();
     }
 
-    fn signal(&self, nth: usize, name: &str) {
+    pub fn signal(&self, nth: usize, name: &str) {
         let pid = self.all[nth].0.process.0.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().expect("kill runs").success());
     }
@@ -80,7 +87,7 @@ impl Brokers {
         .await;
     }
 
-    async fn have_runs(&self, asked: usize, expected: &[u64]) {
+    pub async fn have_runs(&self, asked: usize, expected: &[u64]) {
         until(&format!("{expected:?} runs"), || async { (self.runs(asked).await == expected).then_some(()) }).await;
     }
 }
@@ -220,7 +227,7 @@ fn a_broker_that_hangs_writes_nothing_for_runs_that_it_has_lost() {
 #[test]
 fn brokers_get_runs_although_each_commit_is_slow() {
     journey(async {
-        let brokers = Brokers::start_on(3, &["commit_delay = 50000", "commit_siblings = 0", "fsync = on"]).await;
+        let brokers = Brokers::start_on(3, &["commit_delay = 50000", "commit_siblings = 0", "fsync = on"], &[], None).await;
         let receiver = Receiver::start([]);
         let leader = brokers.api(0);
         let job = job(&leader, "slow", &receiver.url, json!({})).await;

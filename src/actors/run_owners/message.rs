@@ -10,6 +10,7 @@ use crate::domain::run_owners::OwnerTable;
 use crate::protocol::ownership::ToLeader;
 use actix::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// From a session: an owner has sent something.
 #[derive(Debug, Message)]
@@ -63,11 +64,32 @@ pub struct DrainOwner {
 pub struct RunOwnersHandle {
     pub(in crate::actors) link: CurrentLink<RunOwners>,
     table: Arc<Mutex<OwnerTable>>,
+    /// A right has ended.
+    ended: Arc<Notify>,
 }
 
 impl RunOwnersHandle {
     pub(super) fn table(&self) -> MutexGuard<'_, OwnerTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notifies those who wait for the end of a right.
+    pub(super) fn right_ended(&self) {
+        self.ended.notify_waiters();
+    }
+
+    /// Completes when this broker does not own runs any more under its present right; at once, if it owns none.
+    pub fn is_lost(&self, broker: BrokerId) -> impl Future<Output = ()> + use<> {
+        let (this, term) = (self.clone(), self.table().term(broker));
+        async move {
+            loop {
+                let ended = this.ended.notified();
+                if term.is_none() || this.table().term(broker) != term {
+                    return;
+                }
+                ended.await;
+            }
+        }
     }
 
     /// Who executes the next run; `None`: the leader.

@@ -149,6 +149,7 @@ impl RunOwners {
     fn welcome(&mut self, broker: BrokerId, term: Option<i64>, is_draining: bool, sender: SessionSender) {
         self.forget_session(broker, "replaced by another connection");
         self.context.run_owners.table().join(broker, term, self.patience());
+        self.context.run_owners.right_ended();
         self.sessions.insert(broker, sender);
         log::info!(
             "broker connected to execute runs broker_id={broker} term={}",
@@ -173,6 +174,7 @@ impl RunOwners {
     fn revoke(&mut self, broker: BrokerId, ctx: &mut Context<Self>) {
         let until = self.patience();
         self.context.run_owners.table().end(broker, until);
+        self.context.run_owners.right_ended();
         self.forget_session(broker, "the runs of this broker were taken back");
         if !self.revoking.insert(broker) {
             return;
@@ -213,7 +215,7 @@ impl RunOwners {
             session.send(Frame::Close(why.to_owned()));
         }
         for (_, (_, reply)) in self.calls.extract_if(|_, (owner, _)| *owner == broker) {
-            reply.send(Err(unreachable()));
+            reply.send(Err(Problem::owner_unreachable()));
         }
     }
 
@@ -234,10 +236,6 @@ impl RunOwners {
     fn owner_of(&self, session: u64) -> Option<BrokerId> {
         self.sessions.iter().find(|(_, sender)| sender.number == session).map(|(broker, _)| *broker)
     }
-}
-
-fn unreachable() -> Problem {
-    Problem::busy("the broker that executes the run cannot be reached; retry later")
 }
 
 impl Actor for RunOwners {
@@ -328,7 +326,7 @@ impl Handler<ControlElsewhere> for RunOwners {
         if self.send(owner, &ToOwner::Order { call: self.last_call, run_id: identity, order }) {
             self.calls.insert(self.last_call, (owner, reply));
         } else {
-            reply.send(Err(unreachable()));
+            reply.send(Err(Problem::owner_unreachable()));
         }
     }
 }

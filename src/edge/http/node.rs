@@ -8,6 +8,7 @@ use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{json, parse, read_as};
 use crate::edge::error::Failure;
 use crate::edge::intake::Arrival;
+use crate::edge::of_run::pass_report_on;
 use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::node::{Block, BlockReport, HeartbeatCall, Reported};
@@ -43,7 +44,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/node/block").also_at("/api/node/block").post(block, |op| {
-            op.named("reportBlock")
+            op.named("reportBlock").of_run()
                 .description("A node reports the result of a block. The response comes when the report is on disk.")
                 .needs(Need::Agent)
                 .body_or_bulk::<BlockReport>()
@@ -119,6 +120,9 @@ pub async fn block(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, 
         parse(&request, body, PACKING, |body| packed(&body)).await?
     };
     own(&edge, &caller, PeerId::Node(index.node_id)).await?;
+    if let Some(answer) = pass_report_on(&edge, &request, index.identity, pack.clone()).await? {
+        return Ok(answer);
+    }
     Ok(HttpResponse::Ok().json(edge.service.report(index, pack).await?))
 }
 

@@ -43,7 +43,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/requestqueue/{identity}")
             .also_at("/api/requestqueue/{identity}")
             .get(poll, |op| {
-                op.named("pollBlocks")
+                op.named("pollBlocks").of_run()
                     .only_leader()
                     .description("Delivers finished blocks of a run. The bulk form is described in docs/protocol.md.")
                     .needs(Need::Worker)
@@ -55,7 +55,7 @@ pub fn routes() -> Vec<Resource> {
                     .may_fail(&[409, 422])
             })
             .post(push, |op| {
-                op.named("pushRequests")
+                op.named("pushRequests").of_run()
                     .description("Pushes requests into the queue of a run. A request that the run has already seen is not added again.")
                     .needs(Need::Worker)
                     .body::<PushInput>()
@@ -73,7 +73,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/requestqueue/{identity}/ack").also_at("/api/requestqueue/{identity}/ack").post(ack, |op| {
-            op.named("acknowledgeBlocks")
+            op.named("acknowledgeBlocks").of_run()
                 .description("Acknowledges blocks and pushes their follow-up requests, in one transaction.")
                 .needs(Need::Worker)
                 .body::<AckCall<Request>>()

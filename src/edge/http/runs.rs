@@ -66,7 +66,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<WhyOutput>(200, "The reason.")
         }),
         resource("/api/v1/runs/{id}/blocks").get(blocks, |op| {
-            op.named("listBlocks")
+            op.named("listBlocks").of_run()
                 .description("Lists the blocks of a run, in the order of their numbers.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
@@ -96,7 +96,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Vec<JobStatusOutput>>(200, "The total, then a row for each node.")
         }),
         resource("/api/v1/runs/{id}/start-returned").post(start_returned, |op| {
-            op.named("startReturned")
+            op.named("startReturned").of_run()
                 .description("A worker reports that it pushed the first requests of a run, or that it failed to.")
                 .needs(Need::Worker)
                 .body_or_nothing::<StartReturned>()

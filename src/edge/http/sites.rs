@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/runs/{id}/sites").get(of_run, |op| {
-            op.named("listRunSites").live()
+            op.named("listRunSites").of_run().live()
                 .only_leader()
                 .description(
                     "Lists the sites of a block run, in the order of their first requests; of a run that has ended, by name. \

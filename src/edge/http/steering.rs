@@ -22,14 +22,14 @@ use serde::Deserialize;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs/{id}/pause").post(pause, |op| {
-            op.named("pauseRun")
+            op.named("pauseRun").of_run()
                 .description("Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are delivered. Its timeout continues.")
                 .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run. It is paused now, or already was.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/resume").post(resume, |op| {
-            op.named("resumeRun")
+            op.named("resumeRun").of_run()
                 .description("Resumes a paused block run: it dispatches blocks again.")
                 .needs(Need::Operate)
                 .answers::<RunOutput>(200, "The run. It is no longer paused, or never was.")
@@ -50,7 +50,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<FailureCounts>(200, "The counts.")
         }),
         resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
-            op.named("requeueRequests")
+            op.named("requeueRequests").of_run()
                 .description("Queues failed requests of a block run again, each at most once. Each repetition is a new request and counts as one. If the run is over, a new run of its job begins with them instead of its first requests.")
                 .needs(Need::Operate)
                 .body_or_nothing::<RequeueInput>()
@@ -66,7 +66,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/requests/discard").post(discard, |op| {
-            op.named("discardRequests")
+            op.named("discardRequests").of_run()
                 .description("Discards pending requests of a block run that is under way: each gets a failure of the kind `discarded`, which its worker receives. Those at nodes are left alone.")
                 .needs(Need::Operate)
                 .body::<DiscardInput>()
@@ -74,7 +74,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/runs/{id}/why-url").get(why_url, |op| {
-            op.named("explainUrl")
+            op.named("explainUrl").of_run()
                 .only_leader()
                 .description("Explains why a block run has no result for a URL: where its request is, and what it waits for.")
                 .needs(Need::Read)
