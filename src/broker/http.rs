@@ -120,9 +120,9 @@ pub(super) fn serve(config: &BrokerConfig, door: &Listener, edge: Edge) -> std::
 }
 
 /// Serves the routes of a standby broker.
-pub(super) fn serve_standby(door: &Listener, edge: Edge) -> std::io::Result<Serving> {
+pub(super) fn serve_standby(threads: usize, door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (standby_routes(edge.clone()), edge.traffic.clone());
-    start(1, door, traffic, move || {
+    start(threads, door, traffic, move || {
         let client = forward::client(crate::tls::client());
         App::new().app_data(client).wrap(from_fn(gate)).wrap(from_fn(shell)).configure(routes.clone())
     })

@@ -92,7 +92,9 @@ impl Standby {
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.to_string(), e.into()))?;
         let edge = edge(config, Service::new(context));
-        let server = http::serve_standby(door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
+        // One that executes runs has as much to do as a leader.
+        let threads = if reader.is_remote() { config.threads } else { 1 };
+        let server = http::serve_standby(threads, door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
         let tokens = actix::spawn(follow_tokens(edge.clone()));
         // Brokers that share a file share a machine: there the leader does all.
         let owner = reader.is_remote().then(|| Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge));

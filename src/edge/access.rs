@@ -147,7 +147,7 @@ where
                 Err(problem) => return refused(problem.into()),
             };
             let executor = match edge.as_ref().filter(|_| admission.is_of_run) {
-                Some(edge) => of_run::executor_of_call(edge, &request).await,
+                Some(edge) => of_run::executor_of_call(edge, admission, &request).await,
                 None => Ok(None),
             };
             let response = match executor {

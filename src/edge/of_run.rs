@@ -9,9 +9,9 @@ use super::auth::token;
 use super::body::id;
 use super::forward::{Passed, Receiver, pass_on, refused, serve};
 use crate::domain::ids::{BrokerId, Identity};
-use crate::protocol::{BULK, RUN_HEADER};
 use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
+use crate::protocol::{BULK, RUN_HEADER};
 use crate::service::Service;
 use actix_web::body::BoxBody;
 use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
@@ -68,9 +68,10 @@ impl Executors {
         read(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Another broker that executes this run.
-    async fn find(&self, service: &Service, run: Identity) -> Result<Option<BrokerId>, Problem> {
-        let known = self.known(|known| known.by_run.get(&run).filter(|(_, at)| at.elapsed() < KNOWN).map(|(owner, _)| *owner));
+    /// Another broker that executes this run. `is_exact`: what was known a moment ago does not count.
+    async fn find(&self, service: &Service, run: Identity, is_exact: bool) -> Result<Option<BrokerId>, Problem> {
+        let known = |known: &mut Known| known.by_run.get(&run).filter(|(_, at)| at.elapsed() < KNOWN).map(|(owner, _)| *owner);
+        let known = if is_exact { None } else { self.known(known) };
         if known.is_some() {
             return Ok(known);
         }
@@ -129,9 +130,10 @@ async fn meant(edge: &Edge, request: &HttpRequest) -> Option<Identity> {
 ///
 /// # Errors
 /// See [`executor`].
-pub(super) async fn executor_of_call(edge: &Edge, request: &HttpRequest) -> Result<Option<Receiver>, Problem> {
+pub(super) async fn executor_of_call(edge: &Edge, admission: Admission, request: &HttpRequest) -> Result<Option<Receiver>, Problem> {
     match meant(edge, request).await {
-        Some(run) => executor(edge, request, run).await,
+        // Of a run that is over, the leader itself must serve what people change.
+        Some(run) => executor(edge, request, run, admission.is_audited()).await,
         None => Ok(None),
     }
 }
@@ -140,18 +142,22 @@ pub(super) async fn executor_of_call(edge: &Edge, request: &HttpRequest) -> Resu
 ///
 /// # Errors
 /// It cannot be reached, or the run moves to another broker.
-pub(super) async fn executor(edge: &Edge, request: &HttpRequest, run: Identity) -> Result<Option<Receiver>, Problem> {
+async fn executor(edge: &Edge, request: &HttpRequest, run: Identity, is_exact: bool) -> Result<Option<Receiver>, Problem> {
     let service = &edge.service;
     if service.executes(run) {
         return Ok(None);
     }
-    let Some(owner) = edge.executors.find(service, run).await? else { return Ok(None) };
+    let Some(owner) = edge.executors.find(service, run, is_exact).await? else { return Ok(None) };
     let secret = service.link_secret().and_then(|secret| HeaderValue::from_str(secret).ok());
     let (Some(secret), false) = (secret, service.is_owner() || carries_secret(edge, request)) else { return Err(Problem::moving()) };
     let url = edge.executors.url(service, owner).await?;
     let run = HeaderValue::from_str(&run.to_string()).map_err(|_| Problem::internal())?;
     let headers = vec![(HeaderName::from_static(SECRET_HEADER), secret), (HeaderName::from_static(RUN_HEADER), run)];
-    let gone = service.owners().is_lost(owner).map(|()| "it does not execute the run any more").boxed_local();
+    let mut gone = service.owners().is_lost(owner).map(|()| "it does not execute the run any more").boxed_local();
+    if (&mut gone).now_or_never().is_some() {
+        // Its runs are being taken back.
+        return Err(Problem::moving());
+    }
     Ok(Some(Receiver { url, gone, unreachable: Problem::owner_unreachable(), headers }))
 }
 
@@ -159,11 +165,16 @@ pub(super) async fn executor(edge: &Edge, request: &HttpRequest, run: Identity) 
 ///
 /// # Errors
 /// See [`executor`], or the header names another run.
-pub(super) async fn pass_report_on(edge: &Edge, request: &HttpRequest, run: Identity, pack: Bytes) -> Result<Option<HttpResponse>, Problem> {
+pub(super) async fn pass_report_on(
+    edge: &Edge,
+    request: &HttpRequest,
+    run: Identity,
+    pack: Bytes,
+) -> Result<Option<HttpResponse>, Problem> {
     if named(request).is_some_and(|named| named != run) {
         return Err(Problem::malformed("the header names another run than the report").at(RUN_HEADER));
     }
-    let Some(mut executor) = executor(edge, request, run).await? else { return Ok(None) };
+    let Some(mut executor) = executor(edge, request, run, false).await? else { return Ok(None) };
     executor.headers.push((CONTENT_TYPE, HeaderValue::from_static(BULK)));
     pass_on(edge, executor, request, Passed::Read(pack)).await.map(Some)
 }
@@ -233,4 +244,49 @@ async fn serve_own(own: web::Data<Edge>, mut request: ServiceRequest, next: Next
     extensions.insert(own);
     request.add_data_container(Rc::new(extensions));
     next.call(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::table;
+    use actix_web::test::TestRequest;
+
+    #[test]
+    fn every_operation_of_a_run_names_it() {
+        let table = table();
+        let operations = table.iter().flat_map(|resource| resource.operations.iter().map(move |operation| (operation, &resource.paths)));
+        let mut marked: Vec<_> = operations.filter(|(operation, _)| operation.is_of_run).collect();
+        let by_header =
+            marked.extract_if(.., |(_, paths)| !paths.iter().all(|path| path.contains("/{identity}") || path.contains("/runs/{id}")));
+        assert_eq!(by_header.map(|(operation, _)| operation.name).collect::<Vec<_>>(), ["reportBlock"]);
+        let mut names: Vec<_> = marked.iter().map(|(operation, _)| operation.name).collect();
+        names.sort_unstable();
+        let expected = [
+            "acknowledgeBlocks",
+            "discardRequests",
+            "explainUrl",
+            "listBlocks",
+            "listRunSites",
+            "pauseRun",
+            "pollBlocks",
+            "pushRequests",
+            "requeueRequests",
+            "resumeRun",
+            "startReturned",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_run_is_named_by_the_path_or_else_by_the_header() {
+        let [in_path, in_header] = [Identity::random(), Identity::random()];
+        let header = || TestRequest::default().insert_header((RUN_HEADER, in_header.to_string()));
+        assert_eq!(named(&header().to_http_request()), Some(in_header));
+        for part in ["identity", "id"] {
+            assert_eq!(named(&header().param(part, in_path.to_string()).to_http_request()), Some(in_path));
+        }
+        assert_eq!(named(&header().param("id", "4711").to_http_request()), None, "a number is read from the database");
+        assert_eq!(named(&TestRequest::default().insert_header((RUN_HEADER, "x")).to_http_request()), None);
+    }
 }

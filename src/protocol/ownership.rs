@@ -7,7 +7,8 @@ use crate::domain::ids::{BrokerId, Identity, JobId};
 use crate::domain::run::RunState;
 use serde::{Deserialize, Serialize};
 
-/// The header with the secret of the database: only a program that reads the database knows it.
+/// The header with the secret of the database: only a program that reads the database knows it. A broker sends it when it opens the link, and the
+/// leader with calls that it passes on to the owner of a run.
 pub const SECRET_HEADER: &str = "webloom-link";
 /// The path of the WebSocket.
 pub const PATH: &str = "/api/v1/link";

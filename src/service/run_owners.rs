@@ -47,7 +47,7 @@ impl Service {
     /// Whether the actor of this block run is at this broker, or other brokers have no runs.
     #[must_use]
     pub fn executes(&self, identity: Identity) -> bool {
-        self.context.addresses.runs.get(identity).is_some() || !self.context.store.is_remote()
+        !self.context.store.is_remote() || self.context.addresses.runs.get(identity).is_some()
     }
 
     /// Another broker that executes this block run, from its row.

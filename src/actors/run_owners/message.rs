@@ -122,3 +122,27 @@ impl RunOwnersHandle {
         answer
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::Timestamp;
+    use futures_util::FutureExt as _;
+
+    #[test]
+    fn a_call_to_an_owner_ends_with_its_right() {
+        let (owners, [one, other]) = (RunOwnersHandle::default(), [BrokerId::random(), BrokerId::random()]);
+        let (late, ended) = (Timestamp(1_000), || owners.right_ended());
+        assert_eq!(owners.is_lost(one).now_or_never(), Some(()), "it owns nothing");
+        owners.table().join(one, Some(1), late);
+        owners.table().join(other, Some(2), late);
+        let (mut first, mut second) = (Box::pin(owners.is_lost(one)), Box::pin(owners.is_lost(other)));
+        assert_eq!((first.as_mut().now_or_never(), second.as_mut().now_or_never()), (None, None));
+        owners.table().end(one, late);
+        ended();
+        assert_eq!((first.as_mut().now_or_never(), second.as_mut().now_or_never()), (Some(()), None));
+        owners.table().join(other, Some(3), late);
+        ended();
+        assert_eq!(second.as_mut().now_or_never(), Some(()), "another right");
+    }
+}

@@ -44,7 +44,8 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/node/block").also_at("/api/node/block").post(block, |op| {
-            op.named("reportBlock").of_run()
+            op.named("reportBlock")
+                .of_run()
                 .description("A node reports the result of a block. The response comes when the report is on disk.")
                 .needs(Need::Agent)
                 .body_or_bulk::<BlockReport>()
