@@ -7,9 +7,16 @@
 //! sites are hardly ever free at the same moment. So when the site that it waited for is free, the run keeps its priority there, and at its other
 //! sites, for twice as long as it has waited. If that is not enough, it waits for another site in the same way, and for longer.
 
+#[path = "borrower.rs"]
+mod borrower;
+#[path = "lender.rs"]
+mod lender;
+#[path = "lending.rs"]
+mod lending;
 #[path = "board_list.rs"]
 mod list;
 
+pub use lending::{Hold, Lent, ToBorrower, ToLender};
 pub use list::SiteView;
 
 use super::holds::Holds;
@@ -94,6 +101,16 @@ impl SiteState {
     }
 }
 
+/// What to store when a state has changed: see [`Board::learn`].
+fn to_store(was: SiteState, is: SiteState, delay_ms: u32, now: Timestamp) -> Option<Option<SiteState>> {
+    let was_stored = !was.is_usual(delay_ms, now) || was.was_held_by_hand();
+    match (was_stored, is.is_usual(delay_ms, now)) {
+        (false, true) => None,
+        (true, true) => Some(None),
+        (_, false) => Some(Some(is)),
+    }
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Board {
@@ -107,6 +124,9 @@ pub struct Board {
     quiet_until: Timestamp,
     leftover_ms: i64,
     operations: u32,
+    part: lending::Part,
+    /// Holds that other boards do not know yet, and whether they were ended by hand.
+    news: HashMap<Arc<str>, bool>,
 }
 
 impl Board {
@@ -131,6 +151,7 @@ impl Board {
     fn note_held(&mut self, name: &Arc<str>, state: SiteState, now: Timestamp) {
         if let Some((until, _)) = state.held_until(now) {
             self.holds.note(name, until);
+            self.hold_changed(name, false);
         }
     }
 
@@ -231,6 +252,7 @@ impl Board {
             return Err(self.quiet_until);
         }
         let (quiet_from, after_quiet, leftover_ms) = (self.quiet_from, self.quiet_until.plus_ms(pace.delay_ms.into()), self.leftover_ms);
+        let may_grant = self.may_grant(name);
         let entry = self.entry(name, now);
         if now < after_quiet && entry.state.changed_at() < quiet_from {
             // A request of an earlier turn may have begun when the quiet time ended.
@@ -245,7 +267,7 @@ impl Board {
         // A run that asks a little late goes on waiting.
         entry.next = entry.next.filter(|next| next.until.plus_ms(if next.run == run { REMEMBERED_MS } else { 0 }) > now);
         let again = now.plus_ms(LOOK_AGAIN_MS);
-        if entry.turn.is_some() || entry.next.is_some_and(|next| next.run != run) {
+        if !may_grant || entry.turn.is_some() || entry.next.is_some_and(|next| next.run != run) {
             return Err(again);
         }
         match entry.state.may_begin(now, pace) {
@@ -260,18 +282,23 @@ impl Board {
         let kept_until =
             entry.next.take().map_or(now, |next| next.since.map_or(next.kept_until, |since| now.plus_ms(2 * now.since_ms(since))));
         entry.turn = Some(Turn { run, until, kept_until });
-        Ok(entry.state.granted(pace))
+        let granted = entry.state.granted(pace);
+        self.turn_begins(name);
+        Ok(granted)
     }
 
     /// A run waits for the turn of another run. Returns whether it gets the next one.
     fn wait_for(&mut self, name: &str, run: Identity, now: Timestamp) -> bool {
-        let since = self.waits_since(name, run).unwrap_or(now);
+        let (since, may_grant) = (self.waits_since(name, run).unwrap_or(now), self.may_grant(name));
+        if !may_grant {
+            self.want(name);
+        }
         // A site that is held under another name may have no entry.
         let Some(entry) = self.sites.get_mut(name) else { return false };
         if entry.next.is_some_and(|next| next.run != run && next.until > now) {
             return false;
         }
-        if entry.turn.is_some_and(|turn| turn.run != run) {
+        if !may_grant || entry.turn.is_some_and(|turn| turn.run != run) {
             entry.next = Some(Next { run, since: Some(since), until: now.plus_ms(LOOK_AGAIN_MS + REMEMBERED_MS), kept_until: now });
         }
         entry.next.is_some()
@@ -287,6 +314,9 @@ impl Board {
         let Some(entry) = self.sites.get_mut(name) else { return };
         if entry.turn.take_if(|turn| turn.run == run).is_some() {
             entry.next = entry.next.filter(|next| next.until > now).or(next);
+            if next.is_some() {
+                self.turn_unused(name);
+            }
         }
     }
 
@@ -299,7 +329,8 @@ impl Board {
     /// Extends the turns of a run, or registers those that it already has. Returns false if another run has one of the sites now.
     pub fn renew(&mut self, names: &[Arc<str>], run: Identity, until: Timestamp, now: Timestamp) -> bool {
         let is_mine = |turn: Turn| turn.run == run || turn.until <= now;
-        let is_all_mine = names.iter().all(|name| self.sites.get(name).and_then(|entry| entry.turn).is_none_or(is_mine));
+        let turn_of = |name: &Arc<str>| self.sites.get(name).and_then(|entry| entry.turn);
+        let is_all_mine = names.iter().all(|name| !self.is_away(name) && turn_of(name).is_none_or(is_mine));
         if is_all_mine {
             names.iter().for_each(|name| self.entry(name, now).turn = Some(Turn { run, until, kept_until: now }));
         }
@@ -323,12 +354,7 @@ impl Board {
         if state.held_until(now).is_some() {
             self.note_held(&name.into(), state, now);
         }
-        let (was_stored, is_usual) = (!was.is_usual(pace.delay_ms, now) || was.was_held_by_hand(), state.is_usual(pace.delay_ms, now));
-        match (was_stored, is_usual) {
-            (false, true) => None,
-            (true, true) => Some(None),
-            (_, false) => Some(Some(state)),
-        }
+        to_store(was, state, pace.delay_ms, now)
     }
 
     /// Applies the outcomes of requests to a site without a pace: it is held off like any other, but needs no turns. Returns what to store, as
@@ -351,12 +377,7 @@ impl Board {
         let name = Arc::from(name);
         self.note_unpaced(&name, state, now);
         self.note_held(&name, state, now);
-        let was_stored = !was.is_usual(0, now) || was.was_held_by_hand();
-        match (was_stored, state.is_usual(0, now)) {
-            (false, true) => None,
-            (true, true) => Some(None),
-            (_, false) => Some(Some(state)),
-        }
+        to_store(was, state, 0, now)
     }
 
     /// Whether the answers of sites without a pace are of interest: one of them has failed.
@@ -402,6 +423,7 @@ impl Board {
         state.release(now);
         let state = *state;
         self.holds.forget(&name.into());
+        self.hold_changed(&name.into(), true);
         Some(state).filter(|state| !state.is_usual(0, now))
     }
 

@@ -12,13 +12,17 @@ mod policy;
 mod state;
 
 #[cfg(test)]
+mod lending_simulation;
+#[cfg(test)]
+mod lending_tests;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod turns_simulation;
 
-pub use board::{Board, Granted, SiteView};
+pub use board::{Board, Granted, Hold, Lent, SiteView, ToBorrower, ToLender};
 pub use holds::Holds;
 pub use key::{SiteBy, host_of, host_of_name, is_hold_of, is_private, site_key, site_name};
 pub use pace::{DEFAULT_DELAY_MS, DelayBy, Limits, MOST_CONNECTIONS, MOST_DELAY_MS, Pace, SiteRule, SiteRules, slowest};

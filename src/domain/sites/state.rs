@@ -261,6 +261,52 @@ impl SiteState {
         (self.hold_ms, self.failures, self.why) = (0, 0, 0);
     }
 
+    /// The state, to be sent to another broker, whose clock may differ: all durations count from now.
+    #[must_use]
+    pub fn sent(mut self, now: Timestamp) -> Self {
+        self.settle(now);
+        self
+    }
+
+    /// A state that was sent: its durations count from now, so it waits longer, by the time that it was on the way.
+    #[must_use]
+    pub const fn received(mut self, now: Timestamp) -> Self {
+        (self.at, self.connections) = (now, 0);
+        self
+    }
+
+    /// No request begins before this time.
+    pub fn wait_until(&mut self, until: Timestamp, now: Timestamp) {
+        self.settle(now);
+        self.wait_ms = self.wait_ms.max(u32::try_from(until.since_ms(now).max(0)).unwrap_or(u32::MAX));
+    }
+
+    /// A run of another broker has caused a hold: it counts if it is longer. Holds by hand are not changed elsewhere. Returns whether the hold changes.
+    pub fn extend_hold(&mut self, other: Self, now: Timestamp) -> bool {
+        self.settle(now);
+        let left = other.left(other.hold_ms, now);
+        let is_longer = left > self.hold_ms && !other.was_held_by_hand();
+        if is_longer {
+            self.failures = self.failures.max(other.failures);
+            if let Some(why) = Why::of_code(other.why) {
+                self.hold_off(left, why);
+            }
+        }
+        is_longer
+    }
+
+    /// Takes the hold of the leader's copy of this state: it decides about holds by hand. Of other holds, the longer one counts.
+    pub fn join_hold(&mut self, leaders: Self, now: Timestamp) {
+        self.settle(now);
+        if self.was_held_by_hand() {
+            (self.hold_ms, self.why) = (0, 0);
+        }
+        match leaders.held_by_hand(now) {
+            Some(until) => self.hold(now, until.max(now.plus_ms(self.hold_ms.into()))),
+            None => drop(self.extend_hold(leaders, now)),
+        }
+    }
+
     /// The end of the hold-off, and its reason; `None` if there is none.
     #[must_use]
     pub fn held_until(&self, now: Timestamp) -> Option<(Timestamp, Why)> {
