@@ -165,7 +165,7 @@ impl Board {
     }
 
     /// Whether a site is at another board.
-    pub(super) fn is_away(&self, name: &str) -> bool {
+    pub(in crate::domain::sites) fn is_away(&self, name: &str) -> bool {
         match &self.part {
             Part::Lender(lender) => lender.loans.contains_key(name),
             Part::Borrower(here) => !here.stays.contains_key(name),

@@ -458,6 +458,14 @@ impl World {
     /// Nothing breaks any more; returns the longest time that each run has waited since then.
     pub fn calm(&mut self, ms: i64) -> Result<Vec<i64>, TestCaseError> {
         self.is_calm = true;
+        // Messages get lost once more, and all brokers connect again in time.
+        for _ in 0..10 {
+            for at in 0..self.brokers.len() {
+                self.break_link(at);
+                self.brokers[at].lost_at = self.brokers[at].lost_at.map(|_| self.now.plus_ms(60_000));
+            }
+            self.ticks(1_500)?;
+        }
         // Leases, rests and holds end.
         self.ticks(60_000)?;
         self.runs.iter_mut().for_each(|run| (run.turns, run.longest_ms) = (0, 0));

@@ -105,6 +105,18 @@ fn a_borrower_asks_once_and_again_after_a_pause() {
 }
 
 #[test]
+fn a_run_that_does_not_ask_any_more_keeps_no_site() {
+    let (mut lender, mut borrowers) = connected();
+    take(&mut lender, 8, T);
+    assert!(!take(&mut lender, 9, T));
+    lender.release(SITE, identity(8), 0, T);
+    take(&mut borrowers[0], 1, T);
+    assert_eq!(exchange(&mut lender, &mut borrowers, T), [], "a run of the lender comes first");
+    let lent = exchange(&mut lender, &mut borrowers, T.plus_ms(3_500));
+    assert!(matches!(&lent[..], [ToBorrower::Lend(_, _, false)]), "the run of the lender does not ask any more: {lent:?}");
+}
+
+#[test]
 fn the_pace_goes_with_the_site_whatever_the_clocks() {
     let (mut lender, mut borrowers) = connected();
     let outcome = Outcome { ended: Ended::Answered(200), elapsed_ms: 10, retry_after_ms: None };
@@ -149,11 +161,14 @@ fn a_new_leader_learns_what_is_lent() {
         first.from_lender(message, now);
         assert_eq!(first.renew(&[name()], identity(1), now.plus_ms(1), now), !is_refused);
         assert_eq!(take(&mut after, 9, T.plus_ms(RIGHT_MS + 1_000)), is_refused);
-        // Nothing is lent in the quiet time.
+        // Nothing is lent in the quiet time, and after it a site waits for its delay.
         after.from_borrower(broker(1), second.lender_connected(now).expect("a borrower"), now);
-        after.from_borrower(broker(1), ToLender::Borrow("b.test".into(), 0), now);
-        let is_lent = after.to_borrowers(now).iter().any(|(_, message)| matches!(message, ToBorrower::Lend(..)));
-        assert_eq!(is_lent, is_refused);
+        after.from_borrower(broker(1), ToLender::Borrow("b.test".into(), 5_000), now);
+        let lent = after.to_borrowers(now).into_iter().find_map(|(_, message)| match message {
+            ToBorrower::Lend(_, state, _) => Some(state.next_at(now)),
+            _ => None,
+        });
+        assert_eq!(lent, is_refused.then(|| now.plus_ms(5_000)));
     }
 }
 
@@ -193,6 +208,8 @@ fn holds_are_known_everywhere_and_the_leader_decides_about_those_by_hand() {
     // A hold by hand that ends while the connection is broken.
     lender.borrower_disconnected(broker(0));
     lender.free(SITE, T);
+    assert_eq!(lender.to_borrowers(T), [(broker(1), ToBorrower::Freed(name()))]);
+    borrowers[1].from_lender(ToBorrower::Freed(name()), T);
     borrowers[0].lender_disconnected();
     lender.from_borrower(broker(0), borrowers[0].lender_connected(T).expect("a borrower"), T);
     exchange(&mut lender, &mut borrowers, T);
@@ -203,6 +220,36 @@ fn held_state() -> SiteState {
     let mut state = SiteState::default();
     state.hold(T, T.plus_ms(60_000));
     state
+}
+
+#[test]
+fn what_gets_lost_with_a_connection_is_known_after_the_next_one() {
+    let (mut lender, mut borrowers) = connected();
+    // A loan gets lost.
+    take(&mut borrowers[0], 1, T);
+    borrowers[0].to_lender(T).into_iter().for_each(|message| lender.from_borrower(broker(0), message, T));
+    assert!(matches!(&lender.to_borrowers(T)[..], [(_, ToBorrower::Lend(..))]));
+    let connect = |lender: &mut Board, borrower: &mut Board| {
+        lender.borrower_disconnected(broker(0));
+        lender.from_borrower(broker(0), borrower.lender_connected(T).expect("a borrower"), T);
+    };
+    connect(&mut lender, &mut borrowers[0]);
+    assert!(!take(&mut borrowers[0], 1, T), "the connection has not begun");
+    let messages = exchange(&mut lender, &mut borrowers, T);
+    assert!(matches!(&messages[..], [ToBorrower::Start(..), ToBorrower::Lend(..)]), "it asks again: {messages:?}");
+    // A site and a recall get lost, and with the site what it has asked for.
+    let now = T.plus_ms(1_000);
+    assert!(take(&mut borrowers[0], 1, now) && !take(&mut lender, 9, now));
+    assert!(matches!(&lender.to_borrowers(now)[..], [(_, ToBorrower::Recall(_))]));
+    connect(&mut lender, &mut borrowers[0]);
+    let messages = exchange(&mut lender, &mut borrowers, now);
+    assert!(matches!(&messages[..], [ToBorrower::Start(..), ToBorrower::Recall(..)]), "{messages:?}");
+    let asked = Outcome { ended: Ended::Answered(429), elapsed_ms: 10, retry_after_ms: Some(30_000) };
+    borrowers[0].learn(SITE, PACE, &[asked], now, now);
+    borrowers[0].release(SITE, identity(1), 0, now);
+    assert!(matches!(&borrowers[0].to_lender(now)[..], [ToLender::Held(_), ToLender::Return(..)]));
+    connect(&mut lender, &mut borrowers[0]);
+    assert!(lender.held(SITE, now) >= Some(now.plus_ms(29_000)) && !lender.is_away(SITE));
 }
 
 #[test]
@@ -231,7 +278,7 @@ fn the_longer_hold_counts_but_not_a_released_one() {
 fn runs(brokers: usize) -> Vec<Run> {
     let needs: [&[&str]; 5] = [&["a.test"], &["a.test"], &["c.test"], &["d.test"], &["b.test"]];
     let single = (0..2 * brokers).map(|n| run(n, n % brokers, needs[n % needs.len()], 400));
-    let several = (0..brokers).map(|n| run(100 + n, n % brokers, &["test", "a.test", "b.test"], 400));
+    let several = (0..2).map(|n| run(100 + n, brokers - 1 - n, &["test", "a.test", "b.test"], 400));
     single.chain(several).collect()
 }
 
@@ -244,7 +291,7 @@ proptest! {
         world.ticks(180_000)?;
         let waits = world.calm(300_000)?;
         let (single, several) = waits.split_at(2 * brokers);
-        prop_assert!(single.iter().all(|ms| *ms < 30_000) && several.iter().all(|ms| *ms < 240_000), "{waits:?}");
+        prop_assert!(single.iter().all(|ms| *ms < 60_000) && several.iter().all(|ms| *ms < 250_000), "{waits:?}");
         world.close()?;
     }
 }
