@@ -131,8 +131,11 @@ impl Places {
     async fn leader_besides(&mut self, other: usize) -> usize {
         let start = Instant::now();
         loop {
-            for (n, place) in self.all.iter_mut().enumerate().filter(|(n, _)| *n != other) {
+            let mut others: Vec<_> = self.all.iter_mut().enumerate().filter(|(n, _)| *n != other).collect();
+            for (_, place) in &mut others {
                 place.was_deposed();
+            }
+            for (n, place) in others {
                 if place.is_ready().await {
                     return n;
                 }

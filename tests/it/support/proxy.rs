@@ -57,12 +57,14 @@ impl Proxy {
                     return;
                 }
                 let address = state.server.lock().expect("locked").clone();
-                let Ok(server) = TcpStream::connect(address) else { continue };
+                // What is cut refuses connections even if there is no server.
+                let server = if state.refuses.load(SeqCst) { None } else { Some(TcpStream::connect(address)) };
                 let mut open = state.open.lock().expect("locked");
                 if state.refuses.load(SeqCst) {
                     state.refused.fetch_add(1, SeqCst);
                     continue;
                 }
+                let Some(Ok(server)) = server else { continue };
                 open.extend([&client, &server].map(|end| end.try_clone().expect("cloned")));
                 drop(open);
                 let number = state.made.fetch_add(1, SeqCst);

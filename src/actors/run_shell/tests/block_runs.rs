@@ -75,6 +75,8 @@ fn finds_its_worker_before(planned: Timestamp, changes: usize) -> bool {
             found(&actor, Ok(worker));
             // A change of the workers makes the choice invalid.
             (0..changes).for_each(|_| stage.context.addresses.watches_changed());
+            // It has the answer, and its time has not come.
+            AtWork::Run(actor.link.clone()).describe().wait().await.expect("described");
             if Timestamp::now() >= planned {
                 return;
             }
@@ -167,7 +169,7 @@ fn a_heartbeat_reaches_a_run_whose_block_did_not_reach_the_actor_of_the_node() {
                 max_sites: None,
                 max_programs: None,
             };
-            let mut involved = Involved::new(&stage.context.addresses, identity);
+            let mut involved = Involved::new(&stage.context.addresses, None, identity);
             involved.add_node(id);
             let record = stage.context.store.write(UpsertNode { facts, by: None, now: Timestamp::now() }).await.expect("stored");
             let (kind, name) = ChildKey::Node(id).names();
