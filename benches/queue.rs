@@ -13,16 +13,16 @@ mod support;
 
 use serde_json::{Value, json};
 use std::error::Error;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::database::{Cost, Database};
 use support::http::Http;
 use support::node::{Results, node};
 use support::process::{self, Process};
 use support::producer::produce;
-use support::run::{Run, percentile_ms, trigger};
+use support::run::{Run, percentile_ms, trigger, trigger_with};
 use support::worker::{Worker, poll};
 
 const HELP: &str = "cargo bench --bench queue -- [options]
@@ -32,6 +32,7 @@ const HELP: &str = "cargo bench --bench queue -- [options]
   --rate N             requests a second at which they push; 0: as fast as they can (0)
   --calm-rate N        one more run at this rate, to see latencies without a jam; 0: none (50000)
   --producers N (4)  --nodes N (4)  --workers N (2)
+  --brokers N          brokers on one PostgreSQL database, each with a run and its part of the requests and of the clients (1)
   --blocks N           blocks that a node takes at once (8)
   --reporters N        reports that a node sends at once (4)
   --poll N             blocks that a worker asks for at once (32)
@@ -51,6 +52,7 @@ struct Options {
     producers: u64,
     nodes: u64,
     workers: u64,
+    brokers: u64,
     blocks: u64,
     reporters: u64,
     poll: u64,
@@ -71,6 +73,7 @@ impl Options {
             producers: 4,
             nodes: 4,
             workers: 2,
+            brokers: 1,
             blocks: 8,
             reporters: 4,
             poll: 32,
@@ -112,6 +115,7 @@ impl Options {
                 "--producers" => &mut options.producers,
                 "--nodes" => &mut options.nodes,
                 "--workers" => &mut options.workers,
+                "--brokers" => &mut options.brokers,
                 "--blocks" => &mut options.blocks,
                 "--reporters" => &mut options.reporters,
                 "--poll" => &mut options.poll,
@@ -153,52 +157,138 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One run from the first push to the last acknowledgement.
-fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> Result<Value, Failure> {
-    let database = Database::new(&options.dir, options.database.as_deref())?;
-    let (broker, address) = process::broker(database.path())?;
-    let mut http = Http::connect(address)?;
-    let mut workers = (0..options.workers).map(|_| Worker::watch(address)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-    let identity = trigger(&mut http, BATCH)?;
-    let run = Arc::new(Run::new(address, identity, requests, BATCH, options.window, rate));
-    let cost = database.cost()?;
-    let cpu_before = (process::cpu_seconds(broker.pid()), process::cpu_seconds(std::process::id()));
-    let begun = Instant::now();
-    let (mut pushes, mut acks) = (Vec::new(), Vec::new());
-    let run_ref = &*run;
-    std::thread::scope(|threads| -> Result<(), Failure> {
+/// Brokers on one database.
+struct Brokers {
+    all: Vec<(Process, SocketAddr)>,
+}
+
+impl Brokers {
+    /// The first one leads, and the others execute runs.
+    fn start(database: &Path, count: u64) -> Result<Self, Failure> {
+        let all = (0..count).map(|_| process::broker(database)).collect::<Result<Vec<_>, _>>()?;
+        let this = Self { all };
+        let begun = Instant::now();
+        while count > 1 && this.list()?.iter().filter(|broker| broker["executes"] == true).count() < count as usize {
+            if begun.elapsed() > Duration::from_secs(10) {
+                return Err("the brokers do not execute runs: do they share a PostgreSQL database?".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(this)
+    }
+
+    fn leader(&self) -> Result<SocketAddr, Failure> {
+        Ok(self.all.first().ok_or("no broker")?.1)
+    }
+
+    fn list(&self) -> Result<Vec<Value>, Failure> {
+        let (_, list) = Http::connect(self.leader()?)?.json("GET /api/v1/brokers", "")?;
+        Ok(list.as_array().ok_or("no list of brokers")?.clone())
+    }
+
+    /// The address of the broker that executes a run.
+    fn of_run(&self, http: &mut Http, identity: &str) -> Result<SocketAddr, Failure> {
+        let (_, run) = http.json(&format!("GET /api/v1/runs/{identity}"), "")?;
+        let Some(id) = run["brokerId"].as_str() else { return self.leader() };
+        let list = self.list()?;
+        let url = list.iter().find(|broker| broker["id"] == id).and_then(|broker| broker["url"].as_str()).ok_or("an unknown broker")?;
+        Ok(url.trim_start_matches("http://").parse()?)
+    }
+
+    fn cpu_seconds(&self) -> Vec<f64> {
+        self.all.iter().map(|(broker, _)| process::cpu_seconds(broker.pid())).collect()
+    }
+
+    fn memory(&self, line: &str) -> f64 {
+        mb(self.all.iter().map(|(broker, _)| process::memory(broker.pid(), line)).sum())
+    }
+}
+
+/// What the clients of a run measured, in microseconds.
+#[derive(Default)]
+struct Times {
+    pushes: Vec<u32>,
+    acks: Vec<u32>,
+}
+
+/// All clients of one run, until its last block is acknowledged.
+fn clients(options: &Options, run: &Run, workers: &mut [Worker], results: &[Results]) -> Result<Times, String> {
+    let each = |all: u64| (all / options.brokers).max(1);
+    let mut times = Times::default();
+    std::thread::scope(|threads| {
         let mut others = Vec::new();
-        for n in 0..options.nodes as usize {
-            others.push(threads.spawn(move || node(run_ref, n, options.blocks as usize, options.reporters as usize, results)));
+        for n in 0..each(options.nodes) as usize {
+            others.push(threads.spawn(move || node(run, n, options.blocks as usize, options.reporters as usize, results)));
         }
         let ids: Vec<_> = workers.iter().map(Worker::id).collect();
-        for worker in &mut workers {
-            others.push(threads.spawn(move || worker.attend(run_ref)));
+        for worker in workers {
+            others.push(threads.spawn(move || worker.attend(run)));
         }
         let polls: Vec<_> =
-            ids.into_iter().map(|id| threads.spawn(move || stop_on_error(run_ref, poll(run_ref, &id, options.poll as usize)))).collect();
-        let producers: Vec<_> = (0..options.producers).map(|_| threads.spawn(move || stop_on_error(run_ref, produce(run_ref)))).collect();
+            ids.into_iter().map(|id| threads.spawn(move || stop_on_error(run, poll(run, &id, options.poll as usize)))).collect();
+        let producers: Vec<_> = (0..each(options.producers)).map(|_| threads.spawn(move || stop_on_error(run, produce(run)))).collect();
         for producer in producers {
-            pushes.extend(producer.join().map_err(|_| "a producer panicked")?.map_err(|e| e.to_string())?);
+            times.pushes.extend(producer.join().map_err(|_| "a producer panicked")?.map_err(|e| e.to_string())?);
         }
         run.all_pushed.store(true, Ordering::Release);
         for poll in polls {
-            acks.extend(poll.join().map_err(|_| "a worker panicked")?.map_err(|e| e.to_string())?);
+            times.acks.extend(poll.join().map_err(|_| "a worker panicked")?.map_err(|e| e.to_string())?);
         }
         for other in others {
             other.join().map_err(|_| "a client panicked")?.map_err(|e| e.to_string())?;
         }
+        Ok(times)
+    })
+}
+
+/// A run at each broker, from the first push to the last acknowledgement.
+fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> Result<Value, Failure> {
+    let database = Database::new(&options.dir, options.database.as_deref())?;
+    let brokers = Brokers::start(database.path(), options.brokers)?;
+    let (count, leader) = (options.brokers, brokers.leader()?);
+    // As many whole blocks for each.
+    let each = requests / count / BATCH as u64 * BATCH as u64;
+    let requests = each * count;
+    let mut http = Http::connect(leader)?;
+    let mut runs = Vec::new();
+    for n in 0..count {
+        let watching = (0..(options.workers / count).max(1)).map(|_| Worker::watch(leader)).collect::<Result<Vec<_>, _>>();
+        let workers = watching.map_err(|e| e.to_string())?;
+        let group = format!("bench{n}");
+        let identity = trigger_with(&mut http, json!({ "BlockSize": BATCH.to_string(), "NodeGroup": group }))?;
+        let address = brokers.of_run(&mut http, &identity)?;
+        let mut run = Run::new(address, identity, each, BATCH, options.window / count, rate / count);
+        run.group = group;
+        runs.push((run, workers));
+    }
+    let cost = database.cost()?;
+    let cpu_before = (brokers.cpu_seconds(), process::cpu_seconds(std::process::id()));
+    let begun = Instant::now();
+    let mut times = Times::default();
+    std::thread::scope(|threads| -> Result<(), Failure> {
+        let all: Vec<_> = runs.iter_mut().map(|(run, workers)| threads.spawn(|| clients(options, run, workers, results))).collect();
+        for one in all {
+            let one = one.join().map_err(|_| "the clients of a run panicked")??;
+            times.pushes.extend(one.pushes);
+            times.acks.extend(one.acks);
+        }
         Ok(())
     })?;
     let seconds = begun.elapsed().as_secs_f64();
-    let cpu = (process::cpu_seconds(broker.pid()) - cpu_before.0, process::cpu_seconds(std::process::id()) - cpu_before.1);
-    let state = ended(&mut http, &run.identity)?;
-    if (state["total"].as_u64(), state["success"].as_u64()) != (Some(requests), Some(requests)) {
-        return Err(format!("the counters are not right: {state}").into());
-    }
-    let cost = Cost::each(cost, database.cost()?, run.batches, "block");
     let millions = requests as f64 / 1e6;
-    let mut deliveries = run.deliveries();
+    let cpu: Vec<f64> = brokers.cpu_seconds().iter().zip(&cpu_before.0).map(|(now, before)| round((now - before) / millions)).collect();
+    let client_cpu = process::cpu_seconds(std::process::id()) - cpu_before.1;
+    for (run, _) in &runs {
+        let state = ended(&mut http, &run.identity)?;
+        if (state["total"].as_u64(), state["success"].as_u64()) != (Some(each), Some(each)) {
+            return Err(format!("the counters are not right: {state}").into());
+        }
+    }
+    let batches = runs.iter().map(|(run, _)| run.batches).sum();
+    let cost = Cost::each(cost, database.cost()?, batches, "block");
+    let mut deliveries: Vec<u32> = runs.iter().flat_map(|(run, _)| run.deliveries()).collect();
+    let sum = |counter: fn(&Run) -> &AtomicU64| runs.iter().map(|(run, _)| counter(run).load(Ordering::Relaxed)).sum::<u64>();
+    let Times { mut pushes, mut acks } = times;
     let mut line = json!({
         "bench": "queue", "requests": requests, "window": options.window, "rate": rate, "seconds": round(seconds),
         "requests_per_s": (requests as f64 / seconds).round(),
@@ -206,12 +296,16 @@ fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> 
         "push_to_delivery_p50_ms": percentile_ms(&mut deliveries, 0.5),
         "push_to_delivery_p99_ms": percentile_ms(&mut deliveries, 0.99),
         "ack_p50_ms": percentile_ms(&mut acks, 0.5), "ack_p99_ms": percentile_ms(&mut acks, 0.99),
-        "broker_cpu_s_per_million": round(cpu.0 / millions), "client_cpu_s_per_million": round(cpu.1 / millions),
-        "broker_rss_mb": mb(process::memory(broker.pid(), "VmRSS")), "broker_peak_mb": mb(process::memory(broker.pid(), "VmHWM")),
+        "broker_cpu_s_per_million": round(cpu.iter().sum()), "client_cpu_s_per_million": round(client_cpu / millions),
+        "broker_rss_mb": brokers.memory("VmRSS"), "broker_peak_mb": brokers.memory("VmHWM"),
         "disk_bytes_per_request": database.folder().map(size).map(|bytes| bytes / requests), "result_bytes_per_block": results.first().map_or(0, Results::len),
-        "busy": run.busy.load(Ordering::Relaxed), "refused": run.refused.load(Ordering::Relaxed),
+        "busy": sum(|run| &run.busy), "refused": sum(|run| &run.refused),
     });
-    line.as_object_mut().ok_or("a line is an object")?.extend(cost);
+    let line_of = line.as_object_mut().ok_or("a line is an object")?;
+    line_of.extend(cost);
+    if count > 1 {
+        line_of.insert("cpu_s_per_million_of_each_broker".to_owned(), json!(cpu));
+    }
     Ok(line)
 }
 

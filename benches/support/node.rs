@@ -175,8 +175,8 @@ pub fn node(run: &Run, number: usize, blocks: usize, reporters: usize, results: 
 impl Node<'_> {
     fn listen(&self, blocks: usize) -> Result<(), Failure> {
         let path = format!(
-            "/?nodeid={}&operationsystem=linux&proccessorcount=1&memory=1024&nodetype=Console&group=bench&maxprocesscount={blocks}&encoding=zstd",
-            self.id
+            "/?nodeid={}&operationsystem=linux&proccessorcount=1&memory=1024&nodetype=Console&group={}&maxprocesscount={blocks}&encoding=zstd",
+            self.id, self.run.group
         );
         let mut socket = Socket::connect(self.run.address, &path, Duration::from_millis(200))?;
         let mut beaten = Instant::now();
@@ -225,7 +225,8 @@ impl Node<'_> {
 
     fn report(&self, results: &Results) -> Result<(), Failure> {
         let mut http = Http::connect(self.run.address)?;
-        let head = format!("POST /node/block HTTP/1.1\r\nContent-Type: {BULK}\r\n");
+        // As an agent does: a broker that executes the run stores the report itself.
+        let head = format!("POST /node/block HTTP/1.1\r\nContent-Type: {BULK}\r\nwebloom-run: {}\r\n", self.run.identity);
         let (mut index, mut requests) = (Vec::new(), vec![0; 1 << 20]);
         while let Some(message) = self.next() {
             let (text, bulk) = frame::split(&message)?;

@@ -13,8 +13,11 @@ pub const CLASS: &str = "bench.Worker";
 
 /// Shared by producers, nodes and workers.
 pub struct Run {
+    /// The broker that executes it.
     pub address: SocketAddr,
     pub identity: String,
+    /// The group of the nodes that take its blocks.
+    pub group: String,
     /// Requests of a push, and of a block.
     pub batch: usize,
     /// Pushes in all.
@@ -47,6 +50,7 @@ impl Run {
         Self {
             address,
             identity,
+            group: "bench".to_owned(),
             batch,
             batches,
             next_batch: AtomicU64::new(0),
@@ -124,7 +128,8 @@ pub fn trigger(http: &mut Http, block: usize) -> Result<String, Box<dyn Error>> 
 pub fn trigger_with(http: &mut Http, mut properties: serde_json::Value) -> Result<String, Box<dyn Error>> {
     properties["FullClassName"] = CLASS.into();
     properties["AckWait"] = "600000".into();
-    let job = serde_json::json!({ "name": "bench", "jobType": "block", "properties": properties });
+    let name = properties["NodeGroup"].as_str().unwrap_or("bench");
+    let job = serde_json::json!({ "name": name, "jobType": "block", "properties": properties });
     let (status, made) = http.json("POST /api/v1/jobs", &job.to_string())?;
     let id = made["id"].as_str().filter(|_| status == 201).ok_or_else(|| format!("no job was made: {status} {made}"))?;
     let (status, run) = http.json(&format!("POST /api/v1/jobs/{id}/trigger"), "{}")?;
