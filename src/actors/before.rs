@@ -4,6 +4,7 @@ use super::context::BrokerContext;
 use crate::domain::time::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -26,7 +27,13 @@ impl BrokerContext {
     /// (`is_older`), any name counts.
     #[must_use]
     pub fn workers_may_come_back(&self, name: &str, is_older: bool) -> bool {
-        let age = Timestamp::steady().since_ms(self.predecessor_until);
-        age < self.times.worker_offline as i64 && (is_older || self.before.names.contains(name))
+        Timestamp::steady() < self.workers_return_until() && (is_older || self.before.names.contains(name))
+    }
+
+    /// Until when workers may still reconnect after a change of the leader.
+    #[must_use]
+    pub fn workers_return_until(&self) -> Timestamp {
+        let connected_at = Timestamp(self.connected_at.load(Relaxed));
+        self.predecessor_until.max(connected_at).plus_ms(self.times.worker_offline as i64)
     }
 }

@@ -42,9 +42,14 @@ impl Brokers {
     }
 
     /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: no other broker is known, or
-    /// the store is a file.
+    /// the store is a file. At a broker that owns runs: another one may own them from this time on.
     pub fn renewed(&self, sole_until: Option<Timestamp>) {
         self.sole_until.store(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
+    }
+
+    /// Another broker may own the runs of this one from this time on, or earlier if that is known.
+    pub fn sole_at_most_until(&self, until: Timestamp) {
+        self.sole_until.fetch_min(until.0, Relaxed);
     }
 
     /// Whether another broker may lead already, as this one has not renewed its lease in time. Then it must answer no agent and no worker: these would
@@ -94,5 +99,10 @@ mod tests {
         };
         let now = Timestamp::steady();
         assert_eq!([Some(now), Some(now.plus_ms(60_000)), None].map(in_doubt), [true, false, false]);
+        brokers.sole_at_most_until(now.plus_ms(60_000));
+        assert!(!brokers.is_doubtful());
+        brokers.renewed(Some(now));
+        brokers.sole_at_most_until(now.plus_ms(60_000));
+        assert!(brokers.is_doubtful(), "it gives no more time");
     }
 }

@@ -2,8 +2,10 @@
 
 use super::address_map::AddressMap;
 use super::alerts::AlertsHandle;
+use super::at_leader;
 use super::brokers::Brokers;
 use super::callback::Outbound;
+use super::counts::Counts;
 use super::downloads::Downloads;
 use super::followers::Followers;
 use super::involved::RunsByPeer;
@@ -24,15 +26,14 @@ use super::run_shell::{AtWork, Elsewhere};
 use super::scheduler::SchedulerHandle;
 use super::sites::Sites;
 use super::supervision::ActorStats;
-use super::task_counts::TaskCounts;
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
 use crate::config::lease::LeaseConfig;
-use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::ids::{BrokerId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::Run;
 use crate::domain::sites::SiteRule;
 use crate::domain::time::Timestamp;
 use crate::names::Names;
@@ -40,7 +41,7 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, Store};
 use crate::telemetry::Telemetry;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -75,6 +76,8 @@ impl Default for Times {
 pub struct AddressBook {
     /// Active runs of block jobs.
     pub runs: AddressMap<Identity, RunHandle>,
+    /// Active runs of block jobs that other brokers execute.
+    pub elsewhere: AddressMap<Identity, (BrokerId, RunHandle)>,
     /// Active runs of other job types.
     pub others: AddressMap<Identity, AtWork>,
     /// Active runs whose actor is being built or rebuilt.
@@ -116,6 +119,19 @@ impl AddressBook {
         self.watches.fetch_add(1, Relaxed);
     }
 
+    /// The actor of an active run of a block job, here or at another broker.
+    #[must_use]
+    pub fn block_run(&self, identity: Identity) -> Option<RunHandle> {
+        self.runs.get(identity).or_else(|| self.elsewhere.get(identity).map(|(_, run)| run))
+    }
+
+    /// The actors of all active runs of block jobs, here and at other brokers.
+    #[must_use]
+    pub fn block_runs(&self) -> Vec<RunHandle> {
+        let here = self.runs.all().into_iter().map(|(_, run)| run);
+        here.chain(self.elsewhere.all().into_iter().map(|(_, (_, run))| run)).collect()
+    }
+
     /// The actor of an active run.
     #[must_use]
     pub fn run(&self, identity: Identity) -> Option<AtWork> {
@@ -133,72 +149,6 @@ impl AddressBook {
     /// Removes the actor of a run, and returns it.
     pub fn take_run(&self, identity: Identity) -> Option<AtWork> {
         self.runs.take(identity).map(AtWork::Run).or_else(|| self.others.take(identity))
-    }
-}
-
-/// Counters for monitoring.
-#[derive(Debug, Default)]
-pub struct Counts {
-    planned_jobs: AtomicU64,
-    fires: [AtomicU64; VERDICTS.len()],
-    ended: [AtomicU64; ENDS.len()],
-    results_lost: AtomicU64,
-    /// Ended tasks by name.
-    pub tasks: TaskCounts,
-}
-
-/// Possible outcomes of a scheduled time.
-pub const VERDICTS: [&str; 4] = ["fired", "skipped", "missed", "merged"];
-/// Possible final states of a run.
-pub const ENDS: [RunState; 3] = [RunState::Success, RunState::Failed, RunState::Stopped];
-
-impl Counts {
-    /// Sets the number of jobs in the agenda.
-    pub fn planned_jobs(&self, count: usize) {
-        self.planned_jobs.store(count as u64, Relaxed);
-    }
-
-    /// Counts this number of scheduled times with this outcome.
-    pub fn fired(&self, verdict: &str, instants: u64) {
-        if let Some(i) = VERDICTS.iter().position(|name| *name == verdict) {
-            self.fires[i].fetch_add(instants, Relaxed);
-        }
-    }
-
-    /// Scheduled times by outcome, since the start of the broker.
-    #[must_use]
-    pub fn fires(&self) -> [(&'static str, u64); VERDICTS.len()] {
-        std::array::from_fn(|i| (VERDICTS[i], self.fires[i].load(Relaxed)))
-    }
-
-    /// Counts a run that ended in this state.
-    pub fn ended(&self, state: RunState) {
-        if let Some(i) = ENDS.iter().position(|end| *end == state) {
-            self.ended[i].fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Ended runs by final state, since the start of the broker.
-    #[must_use]
-    pub fn ends(&self) -> [(RunState, u64); ENDS.len()] {
-        std::array::from_fn(|i| (ENDS[i], self.ended[i].load(Relaxed)))
-    }
-
-    /// Counts a block whose results were lost.
-    pub fn results_lost(&self) {
-        self.results_lost.fetch_add(1, Relaxed);
-    }
-
-    /// Blocks whose results were lost, since the start of the broker.
-    #[must_use]
-    pub fn lost_results(&self) -> u64 {
-        self.results_lost.load(Relaxed)
-    }
-
-    /// Jobs in the agenda.
-    #[must_use]
-    pub fn agenda(&self) -> u64 {
-        self.planned_jobs.load(Relaxed)
     }
 }
 
@@ -232,6 +182,8 @@ pub struct BrokerContext {
     /// Until when the previous leader may still answer its agents and workers, on the monotonic clock; the start of this one, if it is gone. From
     /// then on they may come to this broker.
     pub predecessor_until: Timestamp,
+    /// At a broker that owns runs: when it connected to the leader, on the monotonic clock. Workers may not have come to this leader yet.
+    pub connected_at: Arc<AtomicI64>,
     /// What was connected to the previous broker.
     pub before: Arc<super::before::Before>,
     /// How late fires are.
@@ -291,6 +243,7 @@ impl BrokerContext {
             times,
             since: Timestamp::now(),
             predecessor_until: Timestamp::steady(),
+            connected_at: Arc::new(AtomicI64::new(i64::MIN)),
             before: Arc::default(),
             lateness: Arc::default(),
             counts: Arc::default(),
@@ -332,7 +285,10 @@ impl BrokerContext {
     /// For a broker that owns runs: sets the link to the leader.
     #[must_use]
     pub fn with_leader(self, leader: LeaderLink) -> Self {
-        Self { leader: Some(leader), ..self }
+        self.sites.borrow_from_leader();
+        let this = Self { leader: Some(leader), ..self };
+        at_leader::set_up(&this);
+        this
     }
 
     /// For a leader, and a broker that owns runs: sets the secret of its database.
@@ -394,14 +350,18 @@ impl BrokerContext {
             return Ok(at_work);
         }
         if self.addresses.building.get(identity).is_some() {
-            return Err(Problem::busy("the run's actor is starting; retry later"));
+            // A run that another broker has just stored for this one may have been announced to clients already.
+            return match self.leader {
+                Some(_) => self.registry().start_run(identity).wait().await,
+                None => Err(Problem::busy("the run's actor is starting; retry later")),
+            };
         }
         let run = self.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         match run {
             None => Err(Problem::not_found(format!("there is no run {identity}"))),
             Some(run) if run.state.is_final() => Err(run_over(&run)),
             Some(run) => match self.elsewhere(&run) {
-                Some(elsewhere) => Ok(elsewhere),
+                Some(elsewhere) => Ok(AtWork::Elsewhere(elsewhere)),
                 // The leader has taken it from this broker.
                 None if run.owner.is_none() && self.leader.is_some() => Err(Problem::moving()),
                 // Its actor has not been started yet: the run is queued, or the actor of its job crashed after it had stored the run.
@@ -412,9 +372,20 @@ impl BrokerContext {
 
     /// The handle of an active run that another broker executes; `None`: it belongs to this broker.
     #[must_use]
-    pub fn elsewhere(&self, run: &Run) -> Option<AtWork> {
+    pub fn elsewhere(&self, run: &Run) -> Option<Elsewhere> {
         let owner = run.owner.filter(|owner| *owner != self.brokers.me.id)?;
-        Some(AtWork::Elsewhere(Elsewhere { identity: run.identity, kind: run.kind, owner, owners: self.run_owners.clone() }))
+        Some(Elsewhere { identity: run.identity, kind: run.kind, owner, owners: self.run_owners.clone() })
+    }
+
+    /// The handle of an active run of a block job that another broker executes.
+    #[must_use]
+    pub fn block_run_elsewhere(&self, owner: BrokerId, identity: Identity) -> Elsewhere {
+        Elsewhere { identity, kind: JobKind::Block, owner, owners: self.run_owners.clone() }
+    }
+
+    /// A run of a block job belongs to another broker.
+    pub fn enter_elsewhere(&self, owner: BrokerId, identity: Identity) {
+        self.addresses.elsewhere.put(identity, (owner, self.run_owners.block_run(owner, identity)));
     }
 
     /// The actor of an active run of a block job.

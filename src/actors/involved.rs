@@ -2,7 +2,10 @@
 //! not depend on the number of open runs.
 
 use super::context::AddressBook;
+use super::leader_link::LeaderLink;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::protocol::block_runs::FromBlockRun;
+use crate::protocol::ownership::ToLeader;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +56,8 @@ impl<K: Eq + Hash + Copy> RunsByPeer<K> {
 #[derive(Debug)]
 pub struct Involved {
     addresses: Arc<AddressBook>,
+    /// At a broker that owns runs: the leader has the same index.
+    leader: Option<LeaderLink>,
     run: Identity,
     nodes: HashSet<NodeId>,
     /// Usually few, so a list is smaller than a set; most tasks have one worker.
@@ -62,14 +67,25 @@ pub struct Involved {
 impl Involved {
     /// An empty set of peers for a run.
     #[must_use]
-    pub fn new(addresses: &Arc<AddressBook>, run: Identity) -> Self {
-        Self { addresses: Arc::clone(addresses), run, nodes: HashSet::new(), workers: Vec::new() }
+    pub fn new(addresses: &Arc<AddressBook>, leader: Option<LeaderLink>, run: Identity) -> Self {
+        Self { addresses: Arc::clone(addresses), leader, run, nodes: HashSet::new(), workers: Vec::new() }
+    }
+
+    /// Sends the leader all peers: it has a new connection.
+    pub fn announce(&self) {
+        self.nodes.iter().for_each(|node| self.tell_leader(FromBlockRun::AtNode { node_id: *node, is_there: true }));
+        self.workers.iter().for_each(|worker| self.tell_leader(FromBlockRun::AtWorker { worker_id: *worker, is_there: true }));
+    }
+
+    fn tell_leader(&self, message: FromBlockRun) {
+        self.leader.iter().for_each(|leader| leader.send(ToLeader::OfRun { run_id: self.run, message: message.clone() }));
     }
 
     /// The run has work at this node.
     pub fn add_node(&mut self, node: NodeId) {
         if self.nodes.insert(node) {
             self.addresses.runs_by_node.enter(node, self.run);
+            self.tell_leader(FromBlockRun::AtNode { node_id: node, is_there: true });
         }
     }
 
@@ -77,6 +93,7 @@ impl Involved {
     pub fn remove_node(&mut self, node: NodeId) {
         if self.nodes.remove(&node) {
             self.addresses.runs_by_node.leave(node, self.run);
+            self.tell_leader(FromBlockRun::AtNode { node_id: node, is_there: false });
         }
     }
 
@@ -85,6 +102,7 @@ impl Involved {
         if !self.workers.contains(&worker) {
             self.workers.push(worker);
             self.addresses.runs_by_worker.enter(worker, self.run);
+            self.tell_leader(FromBlockRun::AtWorker { worker_id: worker, is_there: true });
         }
     }
 
@@ -93,6 +111,7 @@ impl Involved {
         if let Some(place) = self.workers.iter().position(|known| *known == worker) {
             self.workers.swap_remove(place);
             self.addresses.runs_by_worker.leave(worker, self.run);
+            self.tell_leader(FromBlockRun::AtWorker { worker_id: worker, is_there: false });
         }
     }
 }
@@ -119,7 +138,7 @@ mod tests {
         let (node, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
         let worker = WorkerId(Uuid::from_u128(3));
         let run = Identity(Uuid::from_u128(4));
-        let mut involved = Involved::new(&addresses, run);
+        let mut involved = Involved::new(&addresses, None, run);
         involved.add_node(node);
         involved.add_node(other);
         involved.add_node(node);

@@ -7,11 +7,14 @@
 pub mod address_map;
 pub mod alerts;
 pub mod application;
+pub mod at_leader;
 pub mod before;
 pub mod brokers;
 pub mod budget;
+mod by_type;
 pub mod callback;
 pub mod context;
+pub mod counts;
 pub mod downloads;
 pub mod followers;
 pub mod involved;

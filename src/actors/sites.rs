@@ -6,6 +6,7 @@ use crate::domain::robots::{FORBIDS_MS, Robots};
 use crate::domain::sites::{Board, Ended, Outcome, SiteRule};
 use crate::domain::time::Timestamp;
 use crate::names::Names;
+use crate::protocol::block_runs::DomainDelay;
 use crate::protocol::node::FetchError;
 use crate::protocol::sites::SiteErrorOutput;
 use std::collections::HashMap;
@@ -96,6 +97,14 @@ type Looked = (Option<IpAddr>, Timestamp);
 /// An origin, and the product token of a user agent.
 pub type RobotsKey = (Arc<str>, Arc<str>);
 
+/// The longest delay that a robots.txt asks for at each domain.
+#[derive(Debug, Default)]
+struct Delays {
+    /// Each with the number of its last change.
+    known: HashMap<Arc<str>, (DomainDelay, u64)>,
+    changes: u64,
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Sites {
@@ -104,8 +113,7 @@ pub struct Sites {
     /// The runs that fetch a robots.txt now, each until a time.
     fetches: Mutex<HashMap<RobotsKey, (Identity, Timestamp)>>,
     troubles: Mutex<HashMap<Arc<str>, Trouble>>,
-    /// The longest delay that a robots.txt asks for at each domain, and how long it is known.
-    delays: Mutex<HashMap<Arc<str>, (u32, Timestamp)>>,
+    delays: Mutex<Delays>,
     /// The addresses of hosts whose sites count by address.
     addresses: Mutex<HashMap<Arc<str>, Looked>>,
     /// Resolves their names.
@@ -152,6 +160,11 @@ impl Sites {
     /// Counts requests that robots.txt forbids.
     pub fn count_forbidden(&self, requests: usize) {
         self.requests[ROBOTS].fetch_add(requests as u64, Relaxed);
+    }
+
+    /// This broker does not lead: it gets its sites from the leader.
+    pub fn borrow_from_leader(&self) {
+        *self.board() = Board::of_borrower(self.right_ms as i64);
     }
 
     /// Requests to sites by outcome, since the start of the broker.
@@ -220,21 +233,34 @@ impl Sites {
     /// The robots.txt of one of a domain's hosts asks for a delay. The longest of its hosts counts for all of them. Both times are of the wall
     /// clock.
     pub fn note_delay(&self, domain: Arc<str>, delay_ms: u32, until: Timestamp, now: Timestamp) {
-        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        if delays.len() >= MOST_DELAYS {
-            delays.retain(|_, (_, until)| *until > now);
+        let Delays { known, changes } = &mut *self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_DELAYS {
+            known.retain(|_, (delay, _)| delay.until > now);
         }
-        let known = delays.entry(domain).or_insert((0, now));
-        if delay_ms >= known.0 || known.1 <= now {
-            *known = (delay_ms, until);
+        let new = DomainDelay { domain: Arc::clone(&domain), delay_ms, until };
+        let counts = |known: &DomainDelay| (delay_ms, until) > (known.delay_ms, known.until) || known.until <= now && *known != new;
+        if known.get(&domain).is_none_or(|(known, _)| counts(known)) {
+            *changes += 1;
+            known.insert(domain, (new, *changes));
         }
+    }
+
+    /// The delays that were noted after the change with this number, and the number of the last change.
+    #[must_use]
+    pub fn delays_after(&self, number: u64) -> (Vec<DomainDelay>, u64) {
+        let delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        if delays.changes == number {
+            return (Vec::new(), number);
+        }
+        let new = delays.known.values().filter(|(_, change)| *change > number);
+        (new.map(|(delay, _)| delay.clone()).collect(), delays.changes)
     }
 
     /// The longest delay that the hosts of a domain ask for; 0: none.
     #[must_use]
     pub fn delay_of(&self, domain: &str, now: Timestamp) -> u32 {
         let delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        delays.get(domain).filter(|(_, until)| *until > now).map_or(0, |(delay_ms, _)| *delay_ms)
+        delays.known.get(domain).filter(|(delay, _)| delay.until > now).map_or(0, |(delay, _)| delay.delay_ms)
     }
 
     /// Keeps the last error at a site. If too many sites have one, the oldest are dropped.
@@ -319,6 +345,13 @@ mod tests {
         assert_eq!((at(99), at(100), sites.delay_of("other.example", Timestamp(0))), (2_000, 0, 0));
         note(500, 900, 100);
         assert_eq!(at(899), 500);
+        let (all, last) = sites.delays_after(0);
+        assert_eq!(all, [DomainDelay { domain: "shop.example".into(), delay_ms: 500, until: Timestamp(900) }]);
+        note(500, 900, 200);
+        note(400, 950, 200);
+        assert_eq!(sites.delays_after(last), (Vec::new(), last), "nothing has changed");
+        note(600, 900, 200);
+        assert_eq!(sites.delays_after(last).0.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ended tasks by the name of their handler, for monitoring.
 
-use super::context::ENDS;
+use super::counts::ENDS;
 use crate::domain::run::RunState;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

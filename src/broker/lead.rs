@@ -20,8 +20,8 @@ use crate::edge::{Edge, Executors, Guard, OwnRuns, Owners};
 use crate::names::Names;
 use crate::service::Service;
 use crate::store::{
-    CloseWorkers, CountNodes, EnsureLinkSecret, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig,
-    StoreError, UnsettledJobs,
+    CloseWorkers, CountNodes, EnsureLinkSecret, KeepSite, Leadership, LoadSites, Member, OpenRuns, OwnedBlockRuns, ReleaseLease, Store,
+    StoreConfig, StoreError, UnsettledJobs,
 };
 use crate::telemetry::{METRICS_EVERY, Telemetry};
 use std::cell::Cell;
@@ -123,11 +123,17 @@ impl Leader {
         let context = context.with_before(before).with_telemetry(telemetry.clone()).with_link_secret(secret);
         let sites = store.read(LoadSites).await.map_err(failed)?;
         load_sites(&context, sites).await.map_err(failed)?;
-        if !open_runs.is_empty() {
+        let elsewhere = store.read(OwnedBlockRuns).await.map_err(failed)?;
+        for (identity, owner) in &elsewhere {
+            context.enter_elsewhere(*owner, *identity);
+        }
+        if !open_runs.is_empty() || !elsewhere.is_empty() {
             // Nodes may still have turns from the previous broker, and may continue them for this time.
-            let until = context.predecessor_until.plus_ms(context.sites.right_ms as i64);
+            // So may those of brokers that own runs, until these have connected or lost their runs.
+            let of_owners = Timestamp::steady().plus_ms(if elsewhere.is_empty() { 0 } else { config.lease.ttl_ms as i64 });
+            let until = context.predecessor_until.max(of_owners).plus_ms(context.sites.right_ms as i64);
             context.sites.board().quiet(Timestamp::steady(), until);
-            log::info!("taking over active runs: {}", open_runs.len());
+            log::info!("taking over active runs: {} elsewhere={}", open_runs.len(), elsewhere.len());
         }
         let registry = Registry::start(&context, open_runs);
         let (dispatcher, dispatch_is_paused) = (context.dispatcher.clone(), Arc::clone(&context.dispatch_is_paused));

@@ -372,6 +372,12 @@ impl Frontier {
         self.sites.all.len()
     }
 
+    /// The site with this name, if the run has one.
+    #[must_use]
+    pub fn known_site(&self, name: &str) -> Option<SiteNo> {
+        self.sites.numbers.get(name).copied()
+    }
+
     /// The sites that were held under these names may be asked for again.
     pub fn sites_freed(&mut self, released: &Holds, now: Timestamp) {
         let freed: Vec<SiteNo> = (0..).zip(&self.sites.all).filter(|(_, site)| released.is_any_of(&site.name)).map(|(no, _)| no).collect();

@@ -2,10 +2,10 @@
 
 use super::ids::NodeId;
 use super::time::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Facts that a node reports when it connects.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFacts {
@@ -75,7 +75,8 @@ impl Instance {
 }
 
 /// The kinds of slots of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum SlotKind {
     /// A slot for a block.
     Block,

@@ -18,6 +18,8 @@ struct Owner {
     until: Timestamp,
     /// It gets no more runs.
     is_draining: bool,
+    /// It can execute block runs.
+    takes_blocks: bool,
 }
 
 /// See the module documentation.
@@ -33,13 +35,13 @@ pub struct OwnerTable {
 impl OwnerTable {
     /// A previous leader gave this broker the right to own runs under this term. It must connect before this time.
     pub fn expect(&mut self, broker: BrokerId, term: i64, until: Timestamp) {
-        self.owners.insert(broker, Owner { term: Some(term), is_connected: false, until, is_draining: false });
+        self.owners.insert(broker, Owner { term: Some(term), is_connected: false, until, is_draining: false, takes_blocks: false });
     }
 
-    /// An owner has connected. `term`: `None` if it may not own runs any more.
-    pub fn join(&mut self, broker: BrokerId, term: Option<i64>, until: Timestamp) {
+    /// An owner has connected. `term`: `None` if it may not own runs any more. `takes_blocks`: it can execute block runs.
+    pub fn join(&mut self, broker: BrokerId, term: Option<i64>, takes_blocks: bool, until: Timestamp) {
         let is_draining = term.is_none() || self.is_draining(broker);
-        self.owners.insert(broker, Owner { term, is_connected: true, until, is_draining });
+        self.owners.insert(broker, Owner { term, is_connected: true, until, is_draining, takes_blocks });
     }
 
     /// An owner has sent something.
@@ -95,8 +97,9 @@ impl OwnerTable {
     }
 
     /// Who gets the next run; `None`: the leader. Each gets one in turn.
-    pub fn choose(&mut self) -> Option<BrokerId> {
-        let mut usable = self.owners.iter().filter(|(_, owner)| owner.is_connected && !owner.is_draining).map(|(broker, _)| *broker);
+    pub fn choose(&mut self, is_block_run: bool) -> Option<BrokerId> {
+        let is_usable = |owner: &Owner| owner.is_connected && !owner.is_draining && (owner.takes_blocks || !is_block_run);
+        let mut usable = self.owners.iter().filter(|(_, owner)| is_usable(owner)).map(|(broker, _)| *broker);
         let next = match self.last {
             None => usable.next(),
             Some(last) => usable.find(|broker| *broker > last),
@@ -118,20 +121,30 @@ mod tests {
     fn the_leader_and_connected_owners_get_runs_in_turn() {
         let [a, b, c] = brokers();
         let mut table = OwnerTable::default();
-        assert_eq!(table.choose(), None, "the leader is alone");
+        assert_eq!(table.choose(false), None, "the leader is alone");
         let far = Timestamp(1_000);
         table.expect(a, 1, far);
-        table.join(b, Some(2), far);
-        table.join(c, Some(3), far);
-        let chosen: Vec<_> = (0..6).map(|_| table.choose()).collect();
+        table.join(b, Some(2), true, far);
+        table.join(c, Some(3), true, far);
+        let chosen: Vec<_> = (0..6).map(|_| table.choose(false)).collect();
         assert_eq!(chosen, [Some(b), Some(c), None, Some(b), Some(c), None], "one that is not connected gets none");
         assert!(table.drain(b) && !table.drain(BrokerId(uuid::Uuid::from_u128(9))));
-        table.join(b, Some(2), far);
-        assert_eq!([table.choose(), table.choose()], [Some(c), None], "a new connection does not end the draining");
+        table.join(b, Some(2), true, far);
+        assert_eq!([table.choose(false), table.choose(false)], [Some(c), None], "a new connection does not end the draining");
         table.lose(c, far);
-        table.join(a, None, far);
-        assert_eq!([table.choose(), table.choose()], [None, None]);
+        table.join(a, None, true, far);
+        assert_eq!([table.choose(false), table.choose(false)], [None, None]);
         assert!(table.is_draining(a) && table.term(a).is_none());
+    }
+
+    #[test]
+    fn an_owner_of_an_earlier_version_gets_no_block_runs() {
+        let [a, b, _] = brokers();
+        let mut table = OwnerTable::default();
+        table.join(a, Some(1), false, Timestamp(1_000));
+        assert_eq!([table.choose(true), table.choose(false), table.choose(false)], [None, Some(a), None]);
+        table.join(b, Some(2), true, Timestamp(1_000));
+        assert_eq!([table.choose(true), table.choose(true), table.choose(true)], [Some(b), None, Some(b)]);
     }
 
     #[test]
@@ -139,8 +152,8 @@ mod tests {
         let [a, b, c] = brokers();
         let mut table = OwnerTable::default();
         table.expect(a, 1, Timestamp(500));
-        table.join(b, Some(2), Timestamp(300));
-        table.join(c, Some(3), Timestamp(300));
+        table.join(b, Some(2), true, Timestamp(300));
+        table.join(c, Some(3), true, Timestamp(300));
         table.hear(b, Timestamp(600));
         table.hear(a, Timestamp(900));
         assert_eq!(table.overdue(Timestamp(300)), [(c, true)]);
@@ -150,7 +163,7 @@ mod tests {
         assert_eq!((table.overdue(Timestamp(450)), table.term(c)), (vec![(b, true)], None));
         table.lose(a, Timestamp(700));
         assert_eq!(table.overdue(Timestamp(600)), [(a, true), (b, true)], "a later loss gives no more time");
-        table.join(b, Some(2), Timestamp(800));
+        table.join(b, Some(2), true, Timestamp(800));
         assert_eq!((table.overdue(Timestamp(600)), table.term(b)), (vec![(a, true)], Some(2)));
         table.end(a, Timestamp(900));
         table.drain(b);
@@ -164,7 +177,7 @@ mod tests {
     fn a_leader_that_was_suspended_waits_for_what_was_sent_meanwhile() {
         let [a, ..] = brokers();
         let mut table = OwnerTable::default();
-        table.join(a, Some(1), Timestamp(5_000));
+        table.join(a, Some(1), true, Timestamp(5_000));
         assert_eq!(table.overdue(Timestamp(100)), []);
         assert_eq!(table.overdue(Timestamp(60_100)), [], "it was suspended for a minute");
         assert!((60_200..64_999).step_by(500).all(|now| table.overdue(Timestamp(now)).is_empty()));

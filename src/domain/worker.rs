@@ -65,7 +65,8 @@ impl WorkerState {
 const MOST_NAMED: usize = 5;
 
 /// Why no connected worker is eligible for a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", content = "v", rename_all = "camelCase")]
 pub enum NotEligible {
     /// No worker watches the class or the handler.
     Unwatched,

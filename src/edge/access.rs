@@ -176,7 +176,13 @@ async fn passed(executor: Receiver, is_recorded: bool, request: &HttpRequest, pa
     } else {
         Passed::Stream(payload)
     };
-    Ok(pass_on(edge, executor, request, body).await?)
+    let caller = request.extensions().get::<Caller>().cloned();
+    let passed = pass_on(edge, executor, request, body);
+    // The other broker learns later that a token is withdrawn.
+    Ok(match caller {
+        Some(caller) => caller.while_admitted(&edge.tokens, passed).await?,
+        None => passed.await?,
+    })
 }
 
 fn answered(response: HttpResponse<impl MessageBody + 'static>) -> HttpResponse {

@@ -11,11 +11,15 @@ use super::ws::{relay, wants_socket};
 use crate::protocol::brokers::BrokerRole;
 use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
+use actix_service::ServiceExt as _;
+use actix_tls::connect::Connection as TcpConnection;
 use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{StatusCode, Version};
+use actix_web::rt::net::TcpStream;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use awc::error::SendRequestError;
+use awc::http::Uri;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
@@ -51,11 +55,19 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// How long the addresses of the standbys are taken as they were.
 const KNOWN: Duration = Duration::from_secs(2);
 
-/// The client of a thread of the server.
+/// A client for calls to other brokers, of one thread.
 #[must_use]
 pub fn client(tls: rustls::ClientConfig) -> awc::Client {
+    let tcp = actix_tls::connect::Connector::default().service().map(|connection: TcpConnection<Uri, TcpStream>| {
+        // Small messages must not wait for the answers to earlier ones.
+        if let Err(error) = connection.io_ref().set_nodelay(true) {
+            log::debug!("failed to send small messages to a broker at once error={error}");
+        }
+        connection
+    });
     // No limit: a call that waits must not delay others.
-    let connector = awc::Connector::new().limit(0).timeout(CONNECT).max_http_version(Version::HTTP_11).rustls_0_23(Arc::new(tls));
+    let connector =
+        awc::Connector::new().connector(tcp).limit(0).timeout(CONNECT).max_http_version(Version::HTTP_11).rustls_0_23(Arc::new(tls));
     awc::Client::builder().connector(connector).disable_timeout().disable_redirects().no_default_headers().finish()
 }
 

@@ -147,6 +147,9 @@ async fn executor(edge: &Edge, request: &HttpRequest, run: Identity, is_exact: b
     if service.executes(run) {
         return Ok(None);
     }
+    if service.link_secret().is_none() {
+        return Ok(None); // a standby, which reads what is stored
+    }
     let Some(owner) = edge.executors.find(service, run, is_exact).await? else { return Ok(None) };
     let secret = service.link_secret().and_then(|secret| HeaderValue::from_str(secret).ok());
     let (Some(secret), false) = (secret, service.is_owner() || carries_secret(edge, request)) else { return Err(Problem::moving()) };

@@ -10,6 +10,8 @@ pub mod api;
 pub mod application;
 #[cfg(feature = "broker")]
 pub mod audit;
+#[cfg(feature = "broker")]
+pub mod block_runs;
 mod borrowed;
 #[cfg(feature = "broker")]
 pub mod brokers;

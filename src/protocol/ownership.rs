@@ -2,16 +2,25 @@
 //! and new ones have a default.
 
 use super::api::RunOutput;
+use super::block_runs::{DomainDelay, FromBlockRun, Peers, ToBlockRun, ToPeer};
+use super::node::Block;
 use super::problem::Problem;
+use super::sites::{SiteFilter, SiteOutput};
 use crate::domain::ids::{BrokerId, Identity, JobId};
 use crate::domain::run::RunState;
+use crate::domain::sites::{ToBorrower, ToLender};
+use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The header with the secret of the database: only a program that reads the database knows it. A broker sends it when it opens the link, and the
 /// leader with calls that it passes on to the owner of a run.
 pub const SECRET_HEADER: &str = "webloom-link";
 /// The path of the WebSocket.
 pub const PATH: &str = "/api/v1/link";
+
+/// An owner sends so many messages `Alive` in the time in which the leader must get one.
+pub const ALIVE_IN_PATIENCE: i64 = 4;
 
 /// From the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +33,9 @@ pub enum ToOwner {
         term: Option<i64>,
         /// Milliseconds between two messages [`ToLeader::Alive`].
         alive_every_ms: u64,
+        /// The leader knows the messages of block runs. One of an earlier version does not, and must get them back.
+        #[serde(default)]
+        block_runs: bool,
     },
     /// A run of this broker was stored: execute it.
     Start {
@@ -43,6 +55,26 @@ pub enum ToOwner {
     Drain,
     /// The answer to [`ToLeader::Alive`].
     Alive,
+    /// Which nodes and workers are connected.
+    Peers(Peers),
+    /// To a block run.
+    Run {
+        /// The run.
+        run_id: Identity,
+        /// The message.
+        message: ToBlockRun,
+    },
+    /// To the board of sites.
+    Sites(ToBorrower),
+    /// List the sites at the board. The answer is [`RunAnswer::Sites`].
+    ListSites {
+        /// The number of the answer.
+        call: u64,
+        /// Which.
+        filter: SiteFilter,
+    },
+    /// Delays that robots.txt files ask for, read by runs of other brokers.
+    Delays(Vec<DomainDelay>),
 }
 
 /// A message for a run.
@@ -59,6 +91,8 @@ pub enum RunOrder {
     },
     /// The answer is the run.
     Describe,
+    /// Withdraw the run if it has not begun. The answer is [`RunAnswer::Withdrawn`].
+    Withdraw,
 }
 
 /// To the leader.
@@ -75,6 +109,9 @@ pub enum ToLeader {
         /// It was ordered to give its runs up, and wants no others.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_draining: bool,
+        /// It can execute block runs. A broker of an earlier version cannot.
+        #[serde(default)]
+        block_runs: bool,
     },
     /// The end of a run is stored.
     Ended {
@@ -97,7 +134,7 @@ pub enum ToLeader {
         /// The run.
         run_id: Identity,
     },
-    /// The answer to [`ToOwner::Order`].
+    /// The answer to [`ToOwner::Order`], [`ToOwner::ListSites`], [`ToBlockRun::Pull`] or [`ToBlockRun::StartReturned`].
     Answer {
         /// The number of the order.
         call: u64,
@@ -108,6 +145,44 @@ pub enum ToLeader {
     Alive,
     /// The broker executes nothing any more: its runs can be taken back at once.
     Leave,
+    /// From a block run.
+    OfRun {
+        /// The run.
+        run_id: Identity,
+        /// The message.
+        message: FromBlockRun,
+    },
+    /// From a block run to a node or a worker.
+    Peer(ToPeer),
+    /// From the board of sites.
+    Sites(ToLender),
+    /// Delays that robots.txt files ask for.
+    Delays(Vec<DomainDelay>),
+    /// A run has read a robots.txt, which only the leader may store.
+    KeepRobots {
+        /// The origin.
+        origin: Arc<str>,
+        /// The product token of the user agent.
+        agent: Arc<str>,
+        /// The rules.
+        rules: String,
+        /// When they expire, by the wall clock.
+        until: Timestamp,
+    },
+}
+
+impl ToLeader {
+    /// Whether the next frame contains its bulk data.
+    #[must_use]
+    pub const fn has_bulk(&self) -> bool {
+        matches!(self, Self::Peer(ToPeer::Block { .. }))
+    }
+
+    /// Whether it is still of use after the connection for which it was made.
+    #[must_use]
+    pub const fn outlives_connection(&self) -> bool {
+        matches!(self, Self::Ended { .. } | Self::Retries { .. } | Self::GivenUp { .. } | Self::Leave | Self::KeepRobots { .. })
+    }
 }
 
 /// The answer of a run.
@@ -116,6 +191,14 @@ pub enum ToLeader {
 pub enum RunAnswer {
     /// The run.
     Run(Box<RunOutput>),
+    /// A block with its requests, or nothing.
+    Block(Option<Box<Block>>),
+    /// It is done.
+    Done,
+    /// Whether the run was withdrawn.
+    Withdrawn(bool),
+    /// Sites.
+    Sites(Vec<SiteOutput>),
     /// Why there is no other answer.
     Problem(Problem),
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A hold: no run starts a request to the site.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldOutput {
     /// When it ends.
@@ -30,7 +30,7 @@ impl HeldOutput {
 }
 
 /// The last error at a site. It is absent as soon as the site has answered, also with an error status.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteErrorOutput {
     /// The kind of the error.
@@ -45,8 +45,22 @@ pub struct SiteErrorOutput {
     pub at: Timestamp,
 }
 
+/// Selects the sites to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SiteFilter {
+    /// Only sites whose name contains this text.
+    pub name: Option<String>,
+    /// Only sites that are held, or only others.
+    pub held: Option<bool>,
+    /// The cursor of the previous page.
+    pub cursor: Option<String>,
+    /// Maximum number of items in the answer.
+    pub limit: usize,
+}
+
 /// A site in the broker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteOutput {
     /// Its name: a host, a domain or an address; an origin if it has no pace.

@@ -1,7 +1,7 @@
 //! Metrics of the broker.
 
 use super::Service;
-use crate::actors::context::ENDS;
+use crate::actors::counts::ENDS;
 use crate::actors::lateness::{BOUNDS_MS, Histogram};
 use crate::actors::reply::problem_of;
 use crate::actors::supervision::ActorFilter;

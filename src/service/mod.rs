@@ -56,7 +56,6 @@ pub use plans::FireFilter;
 pub use queue::Receipt;
 pub use run_sites::RunSiteFilter;
 pub use runs::RunFilter;
-pub use sites::SiteFilter;
 pub use workers::WorkerFilter;
 
 use crate::actors::context::BrokerContext;

@@ -3,6 +3,7 @@
 use super::Service;
 use crate::actors::reply::problem_of;
 use crate::actors::run::{crawling, stored_output};
+use crate::actors::run_shell::AtWork;
 use crate::domain::ids::{BlockId, IdPart, Identity, JobId, NodeId, Seq, TraceId};
 use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
@@ -115,7 +116,7 @@ impl Service {
     /// The description of an active run that another broker executes.
     pub(super) async fn described_elsewhere(&self, run: &Run) -> Option<RunOutput> {
         // If its broker hangs, the row is a good answer, too.
-        let described = self.context.elsewhere(run).filter(|_| !run.state.is_final())?.describe();
+        let described = AtWork::Elsewhere(self.context.elsewhere(run).filter(|_| !run.state.is_final())?).describe();
         tokio::time::timeout(DESCRIBED_WITHIN, described.wait()).await.ok()?.ok()
     }
 

@@ -7,22 +7,16 @@ use crate::domain::sites::{Holds, MOST_OPERATOR_MS, SiteBy, SiteView, Why, host_
 use crate::domain::time::{Timestamp, span_text};
 use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
-use crate::protocol::sites::{HeldOutput, HoldInput, SiteOutput};
+use crate::protocol::sites::{HeldOutput, HoldInput, SiteFilter, SiteOutput};
 use crate::store::KeepSite;
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
-/// Selects the sites to list.
-#[derive(Debug, Clone, Default)]
-pub struct SiteFilter {
-    /// Only sites whose name contains this text.
-    pub name: Option<String>,
-    /// Only sites that are held, or only others.
-    pub held: Option<bool>,
-    /// The cursor of the previous page.
-    pub cursor: Option<String>,
-    /// Maximum number of items in the answer.
-    pub limit: usize,
-}
+/// How long a list waits for the sites of another broker.
+const OWNER_WITHIN: Duration = Duration::from_secs(1);
 
 fn output(view: SiteView, sites: &Sites, now: Timestamp) -> SiteOutput {
     SiteOutput {
@@ -65,17 +59,33 @@ fn named(text: &str) -> Result<Arc<str>, Problem> {
 }
 
 impl Service {
-    /// Lists the sites that have state in the broker, by name.
+    /// Lists the sites that have state in a broker, by name.
+    ///
+    /// # Errors
+    /// The actor that knows the other brokers is being rebuilt.
+    pub async fn sites(&self, filter: SiteFilter) -> Result<Page<SiteOutput>, Problem> {
+        let limit = filter.limit;
+        // One more, to know whether there are more.
+        let filter = SiteFilter { limit: limit + 1, ..filter };
+        let mut all: BTreeMap<String, SiteOutput> = self.own_sites(&filter).into_iter().map(|site| (site.name.clone(), site)).collect();
+        let asked = self.context.run_owners.list_sites(filter).wait().await?;
+        let answers = join_all(asked.into_iter().map(|answer| timeout(OWNER_WITHIN, answer.wait()))).await;
+        // A broker that does not answer is about to lose its runs. A site that is lent to another broker is what that one says.
+        all.extend(answers.into_iter().flatten().flatten().flatten().map(|site| (site.name.clone(), site)));
+        let is_more = all.len() > limit;
+        let items: Vec<SiteOutput> = all.into_values().take(limit).collect();
+        let next_cursor = items.last().filter(|_| is_more).map(|site| site.name.clone());
+        Ok(Page { items, next_cursor })
+    }
+
+    /// The sites at the board of this broker, by name.
     #[must_use]
-    pub fn sites(&self, filter: &SiteFilter) -> Page<SiteOutput> {
+    pub fn own_sites(&self, filter: &SiteFilter) -> Vec<SiteOutput> {
         let SiteFilter { name, held, cursor, limit } = filter;
         let now = Timestamp::steady();
         let part = name.as_deref().unwrap_or_default().to_lowercase();
-        let mut views = self.context.sites.board().page(&part, *held, cursor.as_deref(), limit + 1, now);
-        let is_more = views.len() > *limit;
-        views.truncate(*limit);
-        let next_cursor = views.last().filter(|_| is_more).map(|view| view.name.to_string());
-        Page { items: views.into_iter().map(|view| output(view, &self.context.sites, now)).collect(), next_cursor }
+        let views = self.context.sites.board().page(&part, *held, cursor.as_deref(), *limit, now);
+        views.into_iter().map(|view| output(view, &self.context.sites, now)).collect()
     }
 
     fn site(&self, name: &str) -> Result<SiteOutput, Problem> {

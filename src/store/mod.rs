@@ -99,7 +99,7 @@ pub use logs::*;
 pub use nodes::*;
 pub use numbers::*;
 pub use owners::{ClaimId, OwnedIds, OwnerOf};
-pub use ownership::{CountRunsByOwner, FreeRun, GrantOwnership, ListOwnerships, OwnedRuns, Ownership, RevokeOwnership};
+pub use ownership::{CountRunsByOwner, FreeRun, GrantOwnership, ListOwnerships, OwnedBlockRuns, OwnedRuns, Ownership, RevokeOwnership};
 pub use packages::*;
 pub use pending::*;
 pub use plans::*;

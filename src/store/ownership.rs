@@ -13,6 +13,7 @@ use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::run_lists::IS_OPEN;
 use super::schema::{run, run_owner};
 use crate::domain::ids::{BrokerId, Identity};
+use crate::domain::job::JobKind;
 use crate::domain::leader::Turn;
 use diesel::backend::Backend;
 use diesel::dsl::sql;
@@ -167,6 +168,20 @@ impl ReadOp for OwnedRuns {
         // The index `run_owned` has them in this order.
         let owned = run::table.filter(run::owner.eq(self.0)).filter(sql::<Bool>(IS_OPEN)).order(run::no);
         Ok(owned.select(run::identity).load(from.conn)?)
+    }
+}
+
+/// The open runs of block jobs that brokers own, each with its owner.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnedBlockRuns;
+
+impl ReadOp for OwnedBlockRuns {
+    type Output = Vec<(Identity, BrokerId)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let owned = run::table.filter(run::owner.is_not_null()).filter(sql::<Bool>(IS_OPEN)).filter(run::kind.eq(JobKind::Block));
+        let rows: Vec<(Identity, Option<BrokerId>)> = owned.select((run::identity, run::owner)).load(from.conn)?;
+        Ok(rows.into_iter().filter_map(|(identity, broker)| Some((identity, broker?))).collect())
     }
 }
 

@@ -7,7 +7,9 @@
 //! because runs move. So the table `segment` has a row for each: the packs that wait, and who appends. Each transaction adds its changes there, with
 //! its last statement. A segment without packs to which nobody appends stays so, and whoever sees that first drops it.
 //!
-//! Rows are locked in one order by all: that of the owner of runs, that of the leader, `last_segment` in `meta`, then `segment` by its number.
+//! Rows are locked in one order: that of the owner of runs, that of the leader, `last_segment` in `meta`, then `segment` by its number. The operations
+//! by which the leader gives and takes rights lock its own row first; if an owner begins a segment at this moment, the database ends one of the two
+//! transactions, which is repeated.
 //!
 //! A leader of an earlier version counts in memory, from what it finds when it begins. So beside such a leader an owner of runs must neither store nor
 //! release packs, nor begin a segment. A leader of this version notes its term in `meta`, and the statement that counts compares it.

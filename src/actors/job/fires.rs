@@ -280,9 +280,19 @@ impl Known {
         let settings = self.settings()?;
         (run.download, run.queue) = (settings.download.clone(), settings.queue.clone());
         run.rules.application = super::input::application_of(job)?;
-        // A queued run waits at its job. So far only runs that need neither nodes nor workers are given to other brokers.
-        run.owner = if queued || job.job_type != JobKind::Callback { None } else { self.owners.choose() };
+        // A queued run waits at its job.
+        run.owner = if queued || !self.may_be_elsewhere() { None } else { self.owners.choose(job.job_type) };
         Ok(run)
+    }
+
+    /// Whether other brokers may execute its runs.
+    fn may_be_elsewhere(&self) -> bool {
+        match self.job.job_type {
+            JobKind::Callback => true,
+            // Only the leader can trigger the job that starts a worker.
+            JobKind::Block => matches!(self.job.properties.worker_job(), Ok(None)),
+            JobKind::Task | JobKind::Application => false,
+        }
     }
 
     fn bare_run(&self, now: Timestamp, class_name: String) -> Run {

@@ -1,6 +1,6 @@
 //! Heartbeats: the state that a node reports.
 
-use super::{Held, NodeActor, NodeHeartbeat, PullWithHeartbeat};
+use super::{Held, ListBlocks, NodeActor, NodeHeartbeat, PullWithHeartbeat};
 use crate::actors::placement::dispatcher::PullBlock;
 use crate::actors::run::NodeHolds;
 use crate::domain::ids::{BlockId, Identity};
@@ -68,7 +68,7 @@ impl NodeActor {
             }
         }
         for (identity, holds) in by_run {
-            match self.context.addresses.runs.get(identity) {
+            match self.context.addresses.block_run(identity) {
                 Some(run) => run.node_holds(holds),
                 // The run's actor is being built and may still need these blocks, so the node keeps them.
                 None if self.context.addresses.building.get(identity).is_some() => {}
@@ -94,6 +94,18 @@ impl Handler<NodeHeartbeat> for NodeActor {
     fn handle(&mut self, NodeHeartbeat(heartbeat): NodeHeartbeat, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.beat");
         self.heartbeat_received(&heartbeat, ctx);
+    }
+}
+
+impl Handler<ListBlocks> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, ListBlocks(identity): ListBlocks, _: &mut Self::Context) {
+        let _timed = self.guard.timed("node.list_blocks");
+        let of_run = self.held.iter().filter(|(_, held)| held.identity == identity);
+        let blocks: Vec<_> = of_run.filter_map(|(block, held)| Some((block.seq_in(identity)?, held.attempt))).collect();
+        if let Some(run) = self.context.addresses.block_run(identity).filter(|_| !blocks.is_empty()) {
+            run.node_holds(NodeHolds { node: self.id(), blocks, unlisted: Vec::new(), coming: Vec::new() });
+        }
     }
 }
 

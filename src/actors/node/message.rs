@@ -128,6 +128,12 @@ pub struct Reannounce;
 #[rtype(result = "()")]
 pub struct Disconnect(pub String);
 
+/// From the registry: a run has a new actor, which gets the list of its blocks that this actor knows. Otherwise it would send them again before the
+/// next heartbeat.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ListBlocks(pub Identity);
+
 /// From the service: the current state of the node.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -213,6 +219,10 @@ impl NodeHandle {
     /// See [`Disconnect`].
     pub fn disconnect(&self, why: &str) {
         self.0.tell(Disconnect(why.to_owned()));
+    }
+    /// See [`ListBlocks`].
+    pub fn list_blocks(&self, run: Identity) {
+        self.0.tell(ListBlocks(run));
     }
     /// See [`DescribeNode`].
     #[must_use]

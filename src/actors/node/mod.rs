@@ -10,8 +10,8 @@ mod owners;
 mod programs;
 
 pub use message::{
-    BlockDone, Command, DescribeNode, Disconnect, ExpectPrograms, Holds, NodeDescription, NodeHandle, NodeHeartbeat, OutputReceived,
-    ProgramsReported, PullWithHeartbeat, Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
+    BlockDone, Command, DescribeNode, Disconnect, ExpectPrograms, Holds, ListBlocks, NodeDescription, NodeHandle, NodeHeartbeat,
+    OutputReceived, ProgramsReported, PullWithHeartbeat, Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
 };
 
 pub use blocks::with_requests;
@@ -191,7 +191,7 @@ impl NodeActor {
     fn lost(&mut self, why: &str, ctx: &mut Context<Self>) {
         log::warn!("node lost node_id={} node={} held_blocks={} reason={why}", self.id(), self.facts.shown_name(), self.held.len());
         for (block_id, held) in std::mem::take(&mut self.held) {
-            if let Some(run) = self.context.addresses.runs.get(held.identity) {
+            if let Some(run) = self.context.addresses.block_run(held.identity) {
                 run.node_lost(self.id(), block_id, held.attempt);
             }
         }

@@ -6,6 +6,7 @@
 use crate::domain::application::ApplicationSettings;
 use crate::domain::application::choice::{Candidate, Chosen, choose, fits};
 use crate::domain::ids::{Identity, NodeId};
+use crate::domain::node::NodeFacts;
 use crate::protocol::application::ProgramRef;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -19,6 +20,8 @@ pub struct Fleet(Mutex<Inner>);
 struct Inner {
     /// Nodes that are connected or disconnected a moment ago. `at_work` counts their blocks.
     nodes: BTreeMap<NodeId, Candidate>,
+    /// Changes so far of which nodes there are, of their facts, and of whether they are open.
+    changes: u64,
     programs: HashMap<NodeId, HashSet<ProgramRef>>,
     /// Runs for which no node fits, in the order in which they began to wait.
     waiting: Vec<Waiter>,
@@ -90,6 +93,9 @@ impl Fleet {
     pub fn update_node(&self, candidate: Candidate) {
         let node = candidate.facts.node_id;
         let mut inner = self.inner();
+        let is_same = |known: &Candidate| known.is_open == candidate.is_open && known.facts == candidate.facts;
+        let is_change = !inner.nodes.get(&node).is_some_and(is_same);
+        inner.changes += u64::from(is_change);
         inner.nodes.insert(node, candidate);
         let runs = inner.runs_for(node);
         drop(inner);
@@ -98,7 +104,20 @@ impl Fleet {
 
     /// Removes a lost node. Its programs stay until their runs release them.
     pub fn remove_node(&self, node: NodeId) {
-        self.inner().nodes.remove(&node);
+        let mut inner = self.inner();
+        inner.changes += u64::from(inner.nodes.remove(&node).is_some());
+    }
+
+    /// A number that rises when a node comes, leaves, or changes.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.inner().changes
+    }
+
+    /// The facts of all nodes, and whether they are open.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<(NodeFacts, bool)> {
+        self.inner().nodes.values().map(|node| (node.facts.clone(), node.is_open)).collect()
     }
 
     /// Whether more than one node may take blocks of this group and operating system.
@@ -205,7 +224,7 @@ impl Fleet {
 mod tests {
     use super::*;
     use crate::domain::job::Properties;
-    use crate::domain::node::{NodeFacts, NodeLoad};
+    use crate::domain::node::NodeLoad;
 
     fn settings(group: &str) -> Arc<ApplicationSettings> {
         let pairs = [("Application", "x"), ("NoNode", "wait"), ("NodeGroup", group)];

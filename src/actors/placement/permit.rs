@@ -7,6 +7,8 @@ use std::fmt;
 /// A reserved slot. It is free again when the permit is dropped, also if the message with the permit is lost or its receiver ends.
 pub struct Permit<Slot> {
     slot: Slot,
+    /// See [`Permit::of_leader`].
+    number: Option<u64>,
     release: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -33,7 +35,7 @@ impl<Slot: Copy> Permit<Slot> {
     /// reserved the slot: one that replaced this actor has not counted the slot.
     #[must_use]
     pub fn new(slot: Slot, release: impl FnOnce() + Send + 'static) -> Self {
-        Self { slot, release: Some(Box::new(release)) }
+        Self { slot, number: None, release: Some(Box::new(release)) }
     }
 
     /// The slot.
@@ -44,6 +46,21 @@ impl<Slot: Copy> Permit<Slot> {
 }
 
 impl Permit<NodeSlot> {
+    /// A permit that the leader has under this number. `release` notifies the leader.
+    #[must_use]
+    pub fn of_leader(slot: NodeSlot, number: u64, release: impl FnOnce() + Send + 'static) -> Self {
+        let mut permit = Self::new(slot, release);
+        permit.number = Some(number);
+        permit
+    }
+
+    /// The number that the leader knows it by. The slot stays reserved: the leader has the permit.
+    #[must_use]
+    pub fn into_number(mut self) -> Option<u64> {
+        self.release = None;
+        self.number
+    }
+
     /// The slot stays reserved: a block is at the node. From now on the node reports when the slot is free.
     pub fn keep(mut self) {
         self.release = None;

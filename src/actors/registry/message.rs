@@ -8,7 +8,7 @@ use crate::actors::run_shell::AtWork;
 use crate::actors::session_sender::SessionSender;
 use crate::actors::supervision::{Death, Link};
 use crate::actors::worker::WorkerHandle;
-use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::ids::{BrokerId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::node::NodeFacts;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
@@ -136,12 +136,20 @@ pub struct RunEnded {
 /// From the link to the leader: the runs of this broker move to others. Attempts that have begun are finished first.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct GiveRunsUp;
+pub struct GiveRunsUp {
+    /// Only those of block jobs: the leader is of an earlier version. Runs that are stored later may be executed.
+    pub only_blocks: bool,
+}
 
 /// From a run's actor: it has ended without an end of the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunGivenUp(pub Identity);
+
+/// From the link to the leader: a run was withdrawn, so its actor has ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunWithdrawn(pub Identity);
 
 /// From the link to the leader: this broker owns no runs any more. All actors of runs end at once, and so does the registry.
 #[derive(Debug, Message)]
@@ -151,7 +159,12 @@ pub struct AbandonRuns(pub Reply<()>);
 /// From the owners: these runs belong to the leader again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct TakeRunsBack(pub Vec<Identity>);
+pub struct TakeRunsBack {
+    /// All runs of this broker, of which only these are open.
+    pub all_of: Option<BrokerId>,
+    /// The runs.
+    pub runs: Vec<Identity>,
+}
 
 /// From the exit guard of a child.
 #[derive(Debug, Message)]
@@ -242,11 +255,19 @@ impl RegistryHandle {
     }
     /// See [`GiveRunsUp`].
     pub fn give_runs_up(&self) {
-        self.0.tell(GiveRunsUp);
+        self.0.tell(GiveRunsUp { only_blocks: false });
+    }
+    /// See [`GiveRunsUp`].
+    pub fn give_block_runs_up(&self) {
+        self.0.tell(GiveRunsUp { only_blocks: true });
     }
     /// See [`RunGivenUp`].
     pub fn run_given_up(&self, identity: Identity) {
         self.0.tell(RunGivenUp(identity));
+    }
+    /// See [`RunWithdrawn`].
+    pub fn run_withdrawn(&self, identity: Identity) {
+        self.0.tell(RunWithdrawn(identity));
     }
     /// See [`AbandonRuns`].
     #[must_use]
@@ -257,7 +278,11 @@ impl RegistryHandle {
     }
     /// See [`TakeRunsBack`].
     pub fn take_runs_back(&self, runs: Vec<Identity>) {
-        self.0.tell(TakeRunsBack(runs));
+        self.0.tell(TakeRunsBack { all_of: None, runs });
+    }
+    /// See [`TakeRunsBack`].
+    pub fn take_all_runs_back(&self, owner: BrokerId, runs: Vec<Identity>) {
+        self.0.tell(TakeRunsBack { all_of: Some(owner), runs });
     }
     /// See [`ChildDied`].
     pub fn child_died(&self, death: Death) {

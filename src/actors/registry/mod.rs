@@ -11,7 +11,7 @@ mod spawn;
 
 pub use message::{
     AbandonRuns, ChildDied, GiveRunsUp, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew,
-    RunEnded, RunGivenUp, Shutdown, StartNewRun, StartRunActor, TakeRunsBack, WorkerConnected, WorkerLeft, WorkerWatches,
+    RunEnded, RunGivenUp, RunWithdrawn, Shutdown, StartNewRun, StartRunActor, TakeRunsBack, WorkerConnected, WorkerLeft, WorkerWatches,
 };
 
 use super::context::BrokerContext;

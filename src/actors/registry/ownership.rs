@@ -1,6 +1,6 @@
 //! At a broker that owns runs and does not lead: executes them, and gives them up. At the leader: takes runs back that others owned.
 
-use super::{AbandonRuns, GiveRunsUp, Registry, RunGivenUp, TakeRunsBack};
+use super::{AbandonRuns, GiveRunsUp, Registry, RunGivenUp, RunWithdrawn, TakeRunsBack};
 use crate::actors::context::BrokerContext;
 use crate::actors::registry::RegistryHandle;
 use crate::actors::run_shell::AtWork;
@@ -38,8 +38,11 @@ impl Registry {
 
 impl Handler<GiveRunsUp> for Registry {
     type Result = ();
-    fn handle(&mut self, _: GiveRunsUp, _: &mut Self::Context) {
+    fn handle(&mut self, GiveRunsUp { only_blocks }: GiveRunsUp, _: &mut Self::Context) {
         let _timed = self.timed("registry.give_runs_up");
+        if only_blocks {
+            return self.context.addresses.runs.all().into_iter().for_each(|(_, run)| AtWork::Run(run).give_up(false));
+        }
         self.gives_up = true;
         self.all_runs().iter().for_each(|(_, at_work)| at_work.give_up(false));
         self.leave_if_done();
@@ -51,7 +54,18 @@ impl Handler<RunGivenUp> for Registry {
     fn handle(&mut self, RunGivenUp(identity): RunGivenUp, _: &mut Self::Context) {
         let _timed = self.timed("registry.run_given_up");
         self.leave_run(identity);
+        // Its turns at sites end: they are used at another broker soon.
+        self.context.sites.run_gone(identity);
         self.tell_leader(ToLeader::GivenUp { run_id: identity });
+        self.leave_if_done();
+    }
+}
+
+impl Handler<RunWithdrawn> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunWithdrawn(identity): RunWithdrawn, _: &mut Self::Context) {
+        let _timed = self.timed("registry.run_withdrawn");
+        self.leave_run(identity);
         self.leave_if_done();
     }
 }
@@ -69,12 +83,20 @@ impl Handler<AbandonRuns> for Registry {
 
 impl Handler<TakeRunsBack> for Registry {
     type Result = ();
-    fn handle(&mut self, TakeRunsBack(runs): TakeRunsBack, ctx: &mut Context<Self>) {
+    fn handle(&mut self, TakeRunsBack { all_of, runs }: TakeRunsBack, ctx: &mut Context<Self>) {
         let _timed = self.timed("registry.take_runs_back");
         // A caller may have asked for one meanwhile.
         let addresses = &self.context.addresses;
         let is_new = |run: &Identity| addresses.run(*run).is_none() && addresses.building.get(*run).is_none();
-        let runs: Vec<Identity> = runs.into_iter().filter(is_new).collect();
-        self.take_over(&runs, ctx);
+        let new: Vec<Identity> = runs.iter().copied().filter(is_new).collect();
+        self.take_over(&new, ctx);
+        // Only now: the nodes of a run that is neither here nor elsewhere drop its blocks.
+        let elsewhere = &self.context.addresses.elsewhere;
+        runs.into_iter().for_each(|run| elsewhere.remove(run));
+        for (run, (owner, _)) in elsewhere.all() {
+            if all_of == Some(owner) {
+                elsewhere.remove(run);
+            }
+        }
     }
 }

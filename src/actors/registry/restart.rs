@@ -34,7 +34,7 @@ impl Registry {
     /// The runs that have blocks at a node.
     fn runs_at_node(&self, id: NodeId) -> impl Iterator<Item = RunHandle> + use<> {
         let addresses = Arc::clone(&self.context.addresses);
-        addresses.runs_by_node.of(id).into_iter().filter_map(move |identity| addresses.runs.get(identity))
+        addresses.runs_by_node.of(id).into_iter().filter_map(move |identity| addresses.block_run(identity))
     }
 
     fn rebuild(&mut self, key: ChildKey, ctx: &mut Context<Self>) {
@@ -44,7 +44,7 @@ impl Registry {
                 for (_, node) in self.context.addresses.nodes.all() {
                     node.reannounce();
                 }
-                for (_, run) in self.context.addresses.runs.all() {
+                for run in self.context.addresses.block_runs() {
                     run.reannounce();
                 }
             }
@@ -56,7 +56,7 @@ impl Registry {
                 for task in self.tasks() {
                     task.tell(TaskEvent::RequestAgain);
                 }
-                for (_, run) in self.context.addresses.runs.all() {
+                for run in self.context.addresses.block_runs() {
                     run.allocator_restarted();
                 }
             }
@@ -77,7 +77,7 @@ impl Registry {
                     sender.send(Frame::Close("reconnect and send your watches again".to_owned()));
                 }
                 for identity in self.context.addresses.runs_by_worker.of(id) {
-                    if let Some(run) = self.context.addresses.runs.get(identity) {
+                    if let Some(run) = self.context.addresses.block_run(identity) {
                         run.worker_needs_start(id);
                     } else if let Some(task) = self.task(identity) {
                         task.tell(TaskEvent::WorkerRestarted(id));
@@ -181,7 +181,7 @@ impl Registry {
         drop(self.context.store.write_unbounded(WorkerGone { worker: id, now: Timestamp::now() }));
         self.context.allocator.worker_left(id);
         for identity in self.context.addresses.runs_by_worker.of(id) {
-            if let Some(run) = self.context.addresses.runs.get(identity) {
+            if let Some(run) = self.context.addresses.block_run(identity) {
                 run.worker_lost(id);
             } else if let Some(task) = self.task(identity) {
                 task.tell(TaskEvent::LeaseOver { worker: id, task: None, last_message, why: "its worker is gone" });

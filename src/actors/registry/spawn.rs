@@ -17,7 +17,7 @@ use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{Blocks, StoredBlocks};
 use crate::actors::run_owners::RunOwners;
-use crate::actors::run_shell::{AtWork, Kind, RunLink, RunShell};
+use crate::actors::run_shell::{AtWork, Elsewhere, Kind, RunLink, RunShell};
 use crate::actors::scheduler::Scheduler;
 use crate::actors::supervision::Link;
 use crate::actors::task::Task;
@@ -50,7 +50,8 @@ async fn adopt(context: BrokerContext, identity: Identity) -> Result<Option<Star
         }
         let Some(run) = context.store.read(GetRun(identity)).await? else { return Err(StoreError::NotFound) };
         if let Some(elsewhere) = context.elsewhere(&run) {
-            return Ok(if run.state.is_final() { None } else { Some(Box::new(move |_| elsewhere)) });
+            let start: StartActor = Box::new(move |registry| registry.start_elsewhere(elsewhere));
+            return Ok(if run.state.is_final() { None } else { Some(start) });
         }
         // It has come back to this broker meanwhile, or has been taken from it.
         if run.owner.is_none() && context.leader.is_some() {
@@ -139,6 +140,16 @@ impl Registry {
         at_work
     }
 
+    /// Its owner has an actor for the run, or starts one.
+    fn start_elsewhere(&mut self, elsewhere: Elsewhere) -> AtWork {
+        let Elsewhere { identity, kind, owner, .. } = elsewhere;
+        if kind == JobKind::Block {
+            self.context.enter_elsewhere(owner, identity);
+        }
+        self.context.run_owners.start_elsewhere(owner, identity);
+        AtWork::Elsewhere(elsewhere)
+    }
+
     /// Removes the actor of a run that has ended or restarts from the address book.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         match self.context.addresses.take_run(identity) {
@@ -199,8 +210,10 @@ impl Registry {
                 Ok(None) => {
                     // Its last actor crashed after the end was on disk.
                     this.context.addresses.building.remove(identity);
+                    this.context.addresses.elsewhere.remove(identity);
                     this.context.sites.run_gone(identity);
                     this.leave_run(identity);
+                    this.tell_leader(ToLeader::GivenUp { run_id: identity });
                     for reply in waiting {
                         reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
                     }
@@ -209,6 +222,7 @@ impl Registry {
                 Ok(Some(start)) => start(this),
                 Err(StoreError::NotFound) => {
                     this.context.addresses.building.remove(identity);
+                    this.context.addresses.elsewhere.remove(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::not_found(format!("run {identity} is not in the store"))));
                     }
@@ -224,6 +238,9 @@ impl Registry {
                 }
             };
             this.context.addresses.building.remove(identity);
+            if matches!(at_work, AtWork::Run(_)) && this.context.leader.is_none() {
+                this.context.addresses.nodes.all().iter().for_each(|(_, node)| node.list_blocks(identity));
+            }
             for reply in waiting {
                 reply.send(Ok(at_work.clone()));
             }
@@ -359,6 +376,9 @@ impl Handler<StartRunActor> for Registry {
             at_work.check_queue();
             return reply.send(Ok(at_work));
         }
+        if let Some((owner, _)) = self.context.addresses.elsewhere.get(identity) {
+            return reply.send(Ok(AtWork::Elsewhere(self.context.block_run_elsewhere(owner, identity))));
+        }
         if self.gives_up {
             self.tell_leader(ToLeader::GivenUp { run_id: identity });
             return reply.send(Err(Problem::busy("the run is about to move to another broker; retry later")));
@@ -400,12 +420,13 @@ impl Handler<StartNewRun> for Registry {
         let _timed = self.timed("registry.start_new_run");
         let addresses = &self.context.addresses;
         self.label(ChildKey::Job(run.job_id), &run.job_name);
-        if let Some(owner) = run.owner {
-            return self.context.run_owners.start_elsewhere(owner, run.identity);
-        }
         // Another caller may have found the run in the store and requested its actor already.
         if addresses.run(run.identity).is_some() || addresses.building.get(run.identity).is_some() {
             return;
+        }
+        if run.owner.is_some() {
+            let elsewhere = self.context.elsewhere(&run);
+            return drop(elsewhere.map(|elsewhere| self.start_elsewhere(elsewhere)));
         }
         let epoch = Run::FIRST_EPOCH;
         match run.kind {

@@ -143,7 +143,6 @@ impl RunActor {
         }
         let leased = self.kind.frontier.lease(node, Timestamp::steady())?;
         self.kind.involved.add_node(node);
-        self.kind.announced = self.kind.announced.saturating_sub(1);
         Some(leased)
     }
 
@@ -317,7 +316,10 @@ impl Handler<Grant> for RunActor {
     fn handle(&mut self, Grant { to, permit }: Grant, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.grant");
         match permit.slot().kind {
-            SlotKind::Block => self.begin_block(Sink::Node { to, permit }, ctx),
+            SlotKind::Block => {
+                self.kind.announced = self.kind.announced.saturating_sub(1);
+                self.begin_block(Sink::Node { to, permit }, ctx);
+            }
             SlotKind::Site => {
                 self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);
                 self.begin_turn(Sink::Node { to, permit }, ctx);
@@ -334,7 +336,10 @@ impl Handler<AnswerPull> for RunActor {
         let _timed = self.guard.timed("run.hand_over");
         let sink = Sink::Call { node, to, reply };
         match slot_kind {
-            SlotKind::Block => self.begin_block(sink, ctx),
+            SlotKind::Block => {
+                self.kind.announced = self.kind.announced.saturating_sub(1);
+                self.begin_block(sink, ctx);
+            }
             SlotKind::Site => {
                 self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);
                 self.begin_turn(sink, ctx);

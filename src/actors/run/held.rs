@@ -5,7 +5,7 @@
 
 use super::RunActor;
 use super::cache::Payload;
-use super::message::{SiteHeld, SitesFreed};
+use super::message::{SiteHeld, SiteLent, SitesFreed};
 use super::turns::Sink;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Seq;
@@ -185,6 +185,20 @@ impl Handler<SiteHeld> for RunActor {
         }
         // It may replace a longer hold, whose end its sites wait for.
         self.look_again(&[&name].into_iter().collect(), ctx);
+    }
+}
+
+impl Handler<SiteLent> for RunActor {
+    type Result = ();
+    fn handle(&mut self, SiteLent(name): SiteLent, ctx: &mut Self::Context) {
+        let _timed = self.guard.timed("run.site_lent");
+        let now = Timestamp::steady();
+        let turns = &self.kind.turns;
+        // The hosts whose turns belong to an address, and the sites that wait for another name.
+        let others = turns.turn_names.iter().chain(&turns.missed).filter(|(_, of)| **of == name).map(|(site, _)| *site);
+        let sites: Vec<SiteNo> = self.kind.frontier.known_site(&name).into_iter().chain(others).collect();
+        sites.into_iter().for_each(|site| self.kind.frontier.site_waits(site, now));
+        self.announce(ctx);
     }
 }
 

@@ -98,6 +98,9 @@ impl RunActor {
 
     /// Queues the write of a site before that of the report, so that a crash cannot lose it, and before other runs change the site.
     fn keep_site(&mut self, name: Arc<str>, state: Option<SiteState>, held_by: Option<Arc<str>>, ctx: &mut Context<Self>) {
+        if self.context.leader.is_some() {
+            return; // the leader stores holds and sites that its board gets from this one
+        }
         let write = self.context.store.write_unbounded(KeepSite { name, state, held_by, now: Timestamp::now() });
         Self::then(ctx, write, |_, (), _| {});
     }

@@ -256,7 +256,7 @@ pub struct SitePlace {
     pub ahead: usize,
 }
 
-/// From the registry: the dispatcher was rebuilt and needs all runs again.
+/// From the registry: the dispatcher was rebuilt and needs all runs again. At a broker that does not lead: there is a new connection to the leader.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReannounceRun;
@@ -297,6 +297,11 @@ pub struct SiteHeld(pub Arc<str>);
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SitesFreed(pub Arc<Holds>);
+
+/// At a broker that does not lead: the leader has lent it this site.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SiteLent(pub Arc<str>);
 
 /// The messages in the form of the shell.
 #[derive(Debug)]
@@ -443,6 +448,10 @@ impl RunHandle {
     /// See [`SiteHeld`].
     pub fn site_held(&self, name: Arc<str>) {
         self.0.tell(SiteHeld(name));
+    }
+    /// See [`SiteLent`].
+    pub fn site_lent(&self, name: Arc<str>) {
+        self.0.tell(SiteLent(name));
     }
     /// See [`SitesFreed`].
     pub fn sites_freed(&self, released: Arc<Holds>) {

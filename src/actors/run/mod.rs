@@ -102,6 +102,8 @@ pub struct Blocks {
     waits: bool,
     /// Begin time of the attempt, not stored yet.
     begun: Option<Timestamp>,
+    /// Nodes are about to list what they have from an earlier actor of the run.
+    awaits_lists: bool,
 }
 
 /// The actor of a run of a block job.
@@ -343,6 +345,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
 
 impl Kind for Blocks {
     const KIND: JobKind = JobKind::Block;
+    const CONTINUES: bool = true;
     type Stored = StoredBlocks;
     type Event = BlocksEvent;
 
@@ -358,7 +361,7 @@ impl Kind for Blocks {
 
     fn new(context: &BrokerContext, run: &Run, _: i64, StoredBlocks { properties, frontier }: StoredBlocks) -> Self {
         Self {
-            involved: Involved::new(&context.addresses, run.identity),
+            involved: Involved::new(&context.addresses, context.leader.clone(), run.identity),
             properties,
             frontier,
             chosen: None,
@@ -378,6 +381,7 @@ impl Kind for Blocks {
             attempt_began: Timestamp::steady(),
             waits: true,
             begun: None,
+            awaits_lists: false,
         }
     }
 
@@ -418,6 +422,7 @@ impl Kind for Blocks {
         }
         run.kind.waits = false;
         run.kind.attempt_began = Timestamp::steady();
+        run.await_lists(ctx);
         run.announce(ctx);
         match run.kind.chosen.take().filter(|chosen| chosen.watches == run.context.addresses.watches()) {
             Some(chosen) => run.found(chosen, ctx),
@@ -476,6 +481,7 @@ impl Handler<ReannounceRun> for RunActor {
     type Result = ();
     fn handle(&mut self, _: ReannounceRun, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.reannounce");
+        self.kind.involved.announce();
         let (ready, sites) = self.offered(ctx);
         self.announce_anyway(ready, sites, ctx);
     }

@@ -1,9 +1,15 @@
-//! A paused run dispatches no blocks. Everything else continues: it accepts requests and reports, and delivers results.
+//! When a run dispatches no blocks: while it is paused, and until nodes have listed what they have from an earlier actor of it. A paused run accepts
+//! requests and reports, and delivers results.
 
 use super::{RunActor, SetPaused};
+use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::store::SetRunRules;
-use actix::{Context, Handler};
+use actix::{AsyncContext as _, Context, Handler};
+use std::time::Duration;
+
+/// How long a node may need to list the blocks that it has.
+const LISTED_AFTER: Duration = Duration::from_millis(50);
 
 impl RunActor {
     /// Whether the dispatch of blocks is paused.
@@ -18,10 +24,23 @@ impl RunActor {
 
     /// The blocks, and the sites with a free turn, that nodes could receive now.
     pub(super) fn offered(&mut self, ctx: &mut Context<Self>) -> (usize, usize) {
-        if self.lifecycle.is_ending() || self.dispatches_nothing() {
+        if self.lifecycle.is_ending() || self.dispatches_nothing() || self.kind.awaits_lists {
             return (0, 0);
         }
         (self.kind.frontier.ready(), self.ready_sites(ctx))
+    }
+}
+
+impl RunActor {
+    /// The run has an actor that replaces an earlier one, and nodes are connected: it dispatches nothing until they have had time to list its blocks.
+    pub(super) fn await_lists(&mut self, ctx: &mut Context<Self>) {
+        if self.epoch > Run::FIRST_EPOCH && self.context.leader.is_none() && self.context.addresses.nodes.count() > 0 {
+            self.kind.awaits_lists = true;
+            ctx.run_later(LISTED_AFTER, |this, ctx| {
+                this.kind.awaits_lists = false;
+                this.announce(ctx);
+            });
+        }
     }
 }
 

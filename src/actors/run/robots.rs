@@ -15,6 +15,7 @@ use crate::domain::robots::{Fetched, MOST_REDIRECTS, Robots, cache_ms, judge, pr
 use crate::domain::sites::{Granted, Pace, SiteBy, site_key};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
+use crate::protocol::ownership::ToLeader;
 use crate::protocol::pack::{Index, Opened};
 use crate::protocol::problem::Problem;
 use crate::store::{KeepRobots, RobotsOf};
@@ -315,8 +316,12 @@ impl RunActor {
             self.note_failed_probe(&mut known, error, &probe);
         }
         if !known.robots.is_unreachable() {
-            let keep = KeepRobots { origin, agent: Arc::clone(&probe.key.1), rules: known.robots.to_text(), until };
-            drop(self.context.store.write(keep));
+            let (agent, rules) = (Arc::clone(&probe.key.1), known.robots.to_text());
+            match &self.context.leader {
+                // Only the leader may store them.
+                Some(leader) => leader.send(ToLeader::KeepRobots { origin, agent, rules, until }),
+                None => drop(self.context.store.write(KeepRobots { origin, agent, rules, until })),
+            }
         }
         let is_success = u32::from(status > 0);
         reply.send(Ok(Reported { success: is_success, error: 1 - is_success }));

@@ -52,7 +52,7 @@ impl RunActor {
         let reason = why.reason(&format!("the class {}", self.run.class_name));
         if self.workers_may_come_back() {
             self.run.reason = Some(format!("{reason}: the broker has just started, and workers may still reconnect"));
-            self.kind.search_at = Some(self.context.predecessor_until.plus_ms(self.context.times.worker_offline as i64));
+            self.kind.search_at = Some(self.context.workers_return_until());
             return;
         }
         let properties = Properties(self.kind.properties.as_ref().clone());

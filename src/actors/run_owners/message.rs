@@ -2,13 +2,17 @@
 
 use super::RunOwners;
 use crate::actors::reply::{Answer, Reply, reply};
-use crate::actors::run_shell::Control;
+use crate::actors::run::RunHandle;
+use crate::actors::run_shell::{Control, RunLink};
 use crate::actors::session_sender::SessionSender;
-use crate::actors::supervision::CurrentLink;
+use crate::actors::supervision::{ChildKey, CurrentLink, Link, Passed};
 use crate::domain::ids::{BrokerId, Identity};
+use crate::domain::job::JobKind;
 use crate::domain::run_owners::OwnerTable;
 use crate::protocol::ownership::ToLeader;
+use crate::protocol::sites::{SiteFilter, SiteOutput};
 use actix::Message;
+use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -20,6 +24,8 @@ pub struct OwnerSent {
     pub sender: SessionSender,
     /// The message.
     pub message: ToLeader,
+    /// Its bulk data.
+    pub bulk: Bytes,
 }
 
 /// From a session: the connection has closed.
@@ -47,6 +53,28 @@ pub struct ControlElsewhere {
     pub identity: Identity,
     /// The message.
     pub control: Control,
+}
+
+/// From the handle of a block run that another broker executes: pass this message on.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct PassToRun {
+    /// The owner.
+    pub owner: BrokerId,
+    /// The run.
+    pub identity: Identity,
+    /// The message.
+    pub message: Passed,
+}
+
+/// From the service: list the sites at the boards of the owners.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ListSites {
+    /// Which.
+    pub filter: SiteFilter,
+    /// One answer for each owner that is connected.
+    pub reply: Reply<Vec<Answer<Vec<SiteOutput>>>>,
 }
 
 /// From the service: move the runs of this broker to others.
@@ -92,15 +120,15 @@ impl RunOwnersHandle {
         }
     }
 
-    /// Who executes the next run; `None`: the leader.
+    /// Who executes the next run, of a job of this kind; `None`: the leader.
     #[must_use]
-    pub fn choose(&self) -> Option<BrokerId> {
-        self.table().choose()
+    pub fn choose(&self, kind: JobKind) -> Option<BrokerId> {
+        self.table().choose(kind == JobKind::Block)
     }
 
     /// See [`OwnerSent`].
-    pub fn sent(&self, sender: SessionSender, message: ToLeader) {
-        self.link.tell(OwnerSent { sender, message });
+    pub fn sent(&self, sender: SessionSender, message: ToLeader, bulk: Bytes) {
+        self.link.tell(OwnerSent { sender, message, bulk });
     }
     /// See [`OwnerDisconnected`].
     pub fn disconnected(&self, session: u64) {
@@ -113,6 +141,20 @@ impl RunOwnersHandle {
     /// See [`ControlElsewhere`].
     pub fn control_elsewhere(&self, owner: BrokerId, identity: Identity, control: Control) {
         self.link.tell(ControlElsewhere { owner, identity, control });
+    }
+    /// The handle of a block run that another broker executes.
+    #[must_use]
+    pub fn block_run(&self, owner: BrokerId, identity: Identity) -> RunHandle {
+        let link = self.link.clone();
+        let pass_on = move |message| link.tell(PassToRun { owner, identity, message });
+        RunLink(Link::elsewhere(ChildKey::Run(JobKind::Block, identity), pass_on))
+    }
+    /// See [`ListSites`].
+    #[must_use]
+    pub fn list_sites(&self, filter: SiteFilter) -> Answer<Vec<Answer<Vec<SiteOutput>>>> {
+        let (reply, answer) = reply();
+        self.link.tell(ListSites { filter, reply });
+        answer
     }
     /// See [`DrainOwner`].
     #[must_use]
@@ -134,14 +176,14 @@ mod tests {
         let (owners, [one, other]) = (RunOwnersHandle::default(), [BrokerId::random(), BrokerId::random()]);
         let (late, ended) = (Timestamp(1_000), || owners.right_ended());
         assert_eq!(owners.is_lost(one).now_or_never(), Some(()), "it owns nothing");
-        owners.table().join(one, Some(1), late);
-        owners.table().join(other, Some(2), late);
+        owners.table().join(one, Some(1), true, late);
+        owners.table().join(other, Some(2), true, late);
         let (mut first, mut second) = (Box::pin(owners.is_lost(one)), Box::pin(owners.is_lost(other)));
         assert_eq!((first.as_mut().now_or_never(), second.as_mut().now_or_never()), (None, None));
         owners.table().end(one, late);
         ended();
         assert_eq!((first.as_mut().now_or_never(), second.as_mut().now_or_never()), (Some(()), None));
-        owners.table().join(other, Some(3), late);
+        owners.table().join(other, Some(3), true, late);
         ended();
         assert_eq!(second.as_mut().now_or_never(), Some(()), "another right");
     }

@@ -4,24 +4,26 @@
 //! The database decides who may write a run: it refuses the writes of a broker whose right has ended. So runs may be taken back at any time, also
 //! from a broker that still lives; then an attempt is repeated, as after a crash.
 
+mod block_runs;
 mod message;
 
-pub use message::{ControlElsewhere, DrainOwner, OwnerDisconnected, OwnerSent, RunOwnersHandle, StartElsewhere};
+pub use message::{ControlElsewhere, DrainOwner, ListSites, OwnerDisconnected, OwnerSent, PassToRun, RunOwnersHandle, StartElsewhere};
 
+use super::at_leader;
 use super::context::BrokerContext;
-use super::reply::{Reply, problem_of};
+use super::reply::problem_of;
 use super::run_shell::Control;
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::ExitGuard;
 use crate::domain::ids::{BrokerId, Identity};
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::RunOutput;
 use crate::protocol::frame;
-use crate::protocol::ownership::{RunAnswer, RunOrder, ToLeader, ToOwner};
+use crate::protocol::ownership::{ALIVE_IN_PATIENCE, RunOrder, ToLeader, ToOwner};
 use crate::protocol::problem::Problem;
-use crate::store::{FreeRun, GrantOwnership, ListOwnerships, RevokeOwnership, StoreError};
+use crate::store::{FreeRun, GrantOwnership, KeepRobots, ListOwnerships, RevokeOwnership, StoreError};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use block_runs::{BlockRuns, Call};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -29,8 +31,6 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 /// An owner whose connection is lost has this long for another one, in milliseconds.
 const RECONNECT_MS: i64 = 1_000;
-/// An owner sends so many messages in the time in which it must be heard once.
-const ALIVE_IN_PATIENCE: u64 = 4;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -40,13 +40,20 @@ pub struct RunOwners {
     sessions: HashMap<BrokerId, SessionSender>,
     /// Connections of brokers whose right is being granted, by their number.
     joining: HashSet<u64>,
-    /// Callers that wait for the answer of a run at another broker.
-    calls: HashMap<u64, (BrokerId, Reply<RunOutput>)>,
+    calls: HashMap<u64, (BrokerId, Call)>,
     last_call: u64,
     /// Owners whose runs are being taken back.
     revoking: HashSet<BrokerId>,
     /// It has read which brokers owned runs before.
     is_ready: bool,
+    blocks: BlockRuns,
+}
+
+/// A broker that wants to own runs.
+struct Joins {
+    is_draining: bool,
+    block_runs: bool,
+    sender: SessionSender,
 }
 
 /// Takes all runs of a broker back. What the store has freed is started even if the actor that wanted it has crashed meanwhile.
@@ -54,7 +61,8 @@ async fn take_back(context: BrokerContext, broker: BrokerId) -> Result<usize, St
     let done = actix::spawn(async move {
         let runs = context.store.write_unbounded(RevokeOwnership { broker }).await?;
         let count = runs.len();
-        context.registry().take_runs_back(runs);
+        block_runs::return_sites(&context, broker);
+        context.registry().take_all_runs_back(broker, runs);
         Ok(count)
     });
     done.await.unwrap_or_else(|_| Err(StoreError::Unknown("the task has ended".into())))
@@ -70,9 +78,10 @@ impl RunOwners {
             sessions: HashMap::new(),
             joining: HashSet::new(),
             calls: HashMap::new(),
-            last_call: 0,
+            last_call: block_runs::first_number(),
             revoking: HashSet::new(),
             is_ready: false,
+            blocks: BlockRuns::new(),
         }
     }
 
@@ -115,47 +124,53 @@ impl RunOwners {
         }));
     }
 
-    fn joined(&mut self, broker: BrokerId, term: Option<i64>, is_draining: bool, sender: SessionSender, ctx: &mut Context<Self>) {
+    fn joined(&mut self, broker: BrokerId, term: Option<i64>, joins: Joins, ctx: &mut Context<Self>) {
         if !self.is_ready {
-            return sender.send(Frame::Close("the leader is starting: connect again".to_owned()));
+            return joins.sender.send(Frame::Close("the leader is starting: connect again".to_owned()));
         }
         let known = self.context.run_owners.table().term(broker);
         if known.is_some() && known == term {
-            return self.welcome(broker, term, is_draining, sender);
+            return self.welcome(broker, term, joins, ctx);
         }
-        self.joining.insert(sender.number);
-        let context = self.context.clone();
+        self.forget_session(broker, "replaced by another connection");
+        self.joining.insert(joins.sender.number);
+        self.blocks.forget(broker);
+        let (context, is_draining) = (self.context.clone(), joins.is_draining);
         let granted = async move {
             // A broker that has lost its state, but not its right.
             take_back(context.clone(), broker).await?;
             Ok(if is_draining { None } else { Some(context.store.write_unbounded(GrantOwnership { broker }).await?) })
         };
-        ctx.spawn(wrap_future(granted).map(move |granted: Result<_, StoreError>, this: &mut Self, _| {
-            let is_connected = this.joining.remove(&sender.number);
+        ctx.spawn(wrap_future(granted).map(move |granted: Result<_, StoreError>, this: &mut Self, ctx: &mut Context<Self>| {
+            let is_connected = this.joining.remove(&joins.sender.number);
             match granted.map(|right| right.map(|right| right.term)) {
-                Ok(term) if is_connected => this.welcome(broker, term, is_draining, sender),
+                Ok(term) if is_connected => this.welcome(broker, term, joins, ctx),
                 // Its connection is lost already: it is as one that must connect again.
                 Ok(Some(term)) => this.context.run_owners.table().expect(broker, term, this.reconnection()),
                 Ok(None) | Err(StoreError::NotLeading) => {}
                 Err(error) => {
                     log::error!("failed to let a broker own runs broker_id={broker} error={error}");
-                    sender.send(Frame::Close(problem_of(&error).detail));
+                    joins.sender.send(Frame::Close(problem_of(&error).detail));
                 }
             }
         }));
     }
 
     /// The broker is connected, and owns runs under this term, if any.
-    fn welcome(&mut self, broker: BrokerId, term: Option<i64>, is_draining: bool, sender: SessionSender) {
+    fn welcome(&mut self, broker: BrokerId, term: Option<i64>, joins: Joins, ctx: &mut Context<Self>) {
+        let Joins { is_draining, block_runs, sender } = joins;
         self.forget_session(broker, "replaced by another connection");
-        self.context.run_owners.table().join(broker, term, self.patience());
+        self.context.run_owners.table().join(broker, term, block_runs, self.patience());
         self.context.run_owners.right_ended();
         self.sessions.insert(broker, sender);
         log::info!(
             "broker connected to execute runs broker_id={broker} term={}",
             term.map_or_else(|| "none".to_owned(), |term| term.to_string())
         );
-        self.send(broker, &ToOwner::Welcome { term, alive_every_ms: self.context.lease_ms / ALIVE_IN_PATIENCE });
+        self.send(broker, &ToOwner::Welcome { term, alive_every_ms: self.context.lease_ms / ALIVE_IN_PATIENCE as u64, block_runs: true });
+        if block_runs {
+            self.block_runs_connected(broker, ctx);
+        }
         // The order, or its goodbye, may have been lost.
         if term.is_some() && (is_draining || self.context.run_owners.table().is_draining(broker)) {
             self.drain(broker);
@@ -176,6 +191,7 @@ impl RunOwners {
         self.context.run_owners.table().end(broker, until);
         self.context.run_owners.right_ended();
         self.forget_session(broker, "the runs of this broker were taken back");
+        self.blocks.forget(broker);
         if !self.revoking.insert(broker) {
             return;
         }
@@ -198,12 +214,15 @@ impl RunOwners {
     }
 
     /// An owner does not execute this run any more.
-    fn free(&self, broker: BrokerId, identity: Identity) {
+    fn free(&mut self, broker: BrokerId, identity: Identity) {
+        self.block_run_given_up(identity);
         let context = self.context.clone();
         actix::spawn(async move {
             match context.store.write_unbounded(FreeRun { identity, owner: broker }).await {
                 Ok(true) => context.registry().take_runs_back(vec![identity]),
-                Ok(false) | Err(StoreError::NotLeading) => {}
+                // It has ended, or was withdrawn.
+                Ok(false) => context.addresses.elsewhere.remove(identity),
+                Err(StoreError::NotLeading) => {}
                 // It comes back with all others when the owner has given up the last one.
                 Err(error) => log::warn!("failed to take a run back run_id={identity} error={error}"),
             }
@@ -214,12 +233,29 @@ impl RunOwners {
         if let Some(session) = self.sessions.remove(&broker) {
             session.send(Frame::Close(why.to_owned()));
         }
-        for (_, (_, reply)) in self.calls.extract_if(|_, (owner, _)| *owner == broker) {
-            reply.send(Err(Problem::owner_unreachable()));
+        for (_, (_, call)) in self.calls.extract_if(|_, (owner, _)| *owner == broker) {
+            call.fail(Problem::owner_unreachable());
         }
+        self.block_runs_disconnected(broker);
+    }
+
+    /// The number of the answer that a caller waits for. `None`: the owner is not connected, and the caller knows it.
+    fn call(&mut self, owner: BrokerId, call: Call) -> Option<u64> {
+        if !self.sessions.contains_key(&owner) {
+            call.fail(Problem::owner_unreachable());
+            return None;
+        }
+        self.last_call += 1;
+        self.calls.insert(self.last_call, (owner, call));
+        Some(self.last_call)
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
+        if !self.sessions.is_empty() {
+            self.send_changed_peers();
+            self.send_new_delays();
+            self.lend();
+        }
         // The database cannot be reached, so no owner can show that it can write. `overdue` adds this time to their limits afterwards.
         if self.context.store.check_reachable().is_err() {
             return;
@@ -251,10 +287,10 @@ impl Actor for RunOwners {
 
 impl Handler<OwnerSent> for RunOwners {
     type Result = ();
-    fn handle(&mut self, OwnerSent { sender, message }: OwnerSent, ctx: &mut Self::Context) {
+    fn handle(&mut self, OwnerSent { sender, message, bulk }: OwnerSent, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run_owners.sent");
-        if let ToLeader::Join { broker_id, term, is_draining } = message {
-            return self.joined(broker_id, term, is_draining, sender, ctx);
+        if let ToLeader::Join { broker_id, term, is_draining, block_runs } = message {
+            return self.joined(broker_id, term, Joins { is_draining, block_runs, sender }, ctx);
         }
         if self.joining.contains(&sender.number) {
             return;
@@ -272,19 +308,28 @@ impl Handler<OwnerSent> for RunOwners {
                 if state == RunState::Failed {
                     self.context.alarm();
                 }
+                self.block_run_ended(run_id);
                 self.context.registry().run_ended(run_id, job_id, state, follow);
             }
             ToLeader::Retries { run_id } => self.context.followers.ring(run_id),
             ToLeader::GivenUp { run_id } => self.free(broker, run_id),
             ToLeader::Answer { call, answer } => {
-                if let Some((_, reply)) = self.calls.remove(&call) {
-                    reply.send(match answer {
-                        RunAnswer::Run(run) => Ok(*run),
-                        RunAnswer::Problem(problem) => Err(problem),
-                    });
+                let is_its = self.calls.get(&call).is_some_and(|(of, _)| *of == broker);
+                if let Some((_, waiting)) = if is_its { self.calls.remove(&call) } else { None } {
+                    waiting.answer(answer);
                 }
             }
             ToLeader::Leave => self.revoke(broker, ctx),
+            ToLeader::OfRun { run_id, message } => self.of_run(broker, run_id, message),
+            ToLeader::Peer(message) => self.send_to_peer(broker, message, bulk),
+            ToLeader::Sites(message) => self.borrower_sent(broker, message),
+            ToLeader::Delays(delays) => {
+                at_leader::note_delays(&self.context, delays);
+                self.send_new_delays();
+            }
+            ToLeader::KeepRobots { origin, agent, rules, until } => {
+                drop(self.context.store.write(KeepRobots { origin, agent, rules, until }));
+            }
         }
     }
 }
@@ -314,19 +359,15 @@ impl Handler<ControlElsewhere> for RunOwners {
     type Result = ();
     fn handle(&mut self, ControlElsewhere { owner, identity, control }: ControlElsewhere, _: &mut Self::Context) {
         let _timed = self.guard.timed("run_owners.control");
-        let (order, reply) = match control {
-            Control::Stop { reason, by, reply } => (RunOrder::Stop { reason, by }, reply),
-            Control::Describe(reply) => (RunOrder::Describe, reply),
-            // No run that another broker executes can be withdrawn.
-            Control::Withdraw(reply) => return reply.send(Ok(false)),
+        let (order, call) = match control {
+            Control::Stop { reason, by, reply } => (RunOrder::Stop { reason, by }, Call::Run(reply)),
+            Control::Describe(reply) => (RunOrder::Describe, Call::Run(reply)),
+            Control::Withdraw(reply) => (RunOrder::Withdraw, Call::Withdraw(reply)),
             // None is queued, and the owner itself lets its runs give up.
             Control::CheckQueue | Control::GiveUp { .. } => return,
         };
-        self.last_call += 1;
-        if self.send(owner, &ToOwner::Order { call: self.last_call, run_id: identity, order }) {
-            self.calls.insert(self.last_call, (owner, reply));
-        } else {
-            reply.send(Err(Problem::owner_unreachable()));
+        if let Some(call) = self.call(owner, call) {
+            self.send(owner, &ToOwner::Order { call, run_id: identity, order });
         }
     }
 }

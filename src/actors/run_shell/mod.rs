@@ -37,6 +37,8 @@ pub type Ctx<K> = Context<RunShell<K>>;
 pub trait Kind: Debug + Sized + Unpin + 'static {
     /// The kind of its jobs.
     const KIND: JobKind;
+    /// Another actor continues an attempt that has begun. Otherwise it repeats it.
+    const CONTINUES: bool = false;
     /// What the store has of a run besides its row.
     type Stored: Send + 'static;
     /// The messages that only runs of this kind accept.
@@ -295,8 +297,8 @@ impl<K: Kind> RunShell<K> {
     }
 
     fn give_run_up(&mut self, at_once: bool, ctx: &mut Ctx<K>) {
-        // An attempt that has begun ends, and so does a write of the end: then the registry hears of it.
-        if !at_once && (self.run.state == RunState::Running || self.lifecycle.is_ending()) {
+        // A write of the end ends, and so does an attempt that has begun and cannot be continued: then the registry hears of it.
+        if !at_once && (self.run.state == RunState::Running && !K::CONTINUES || self.lifecycle.is_ending()) {
             return;
         }
         K::withdrawn(self);

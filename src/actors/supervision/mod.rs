@@ -12,6 +12,7 @@ use crate::domain::job::JobKind;
 use crate::domain::time::Timestamp;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -73,6 +74,11 @@ impl ChildKey {
     }
 }
 
+/// Passes a message on to an actor of another broker.
+pub type PassOn = dyn Fn(Passed) + Send + Sync;
+/// A message of any type.
+pub type Passed = Box<dyn Any + Send>;
+
 /// An actor's address, and its message counters.
 pub struct Link<A: Actor> {
     to: To<A>,
@@ -81,6 +87,8 @@ pub struct Link<A: Actor> {
 
 enum To<A: Actor> {
     Actor(Addr<A>),
+    /// At another broker.
+    Elsewhere(Arc<PassOn>),
     #[cfg(test)]
     Recording(Recording),
 }
@@ -89,6 +97,7 @@ impl<A: Actor> Clone for Link<A> {
     fn clone(&self) -> Self {
         let to = match &self.to {
             To::Actor(addr) => To::Actor(addr.clone()),
+            To::Elsewhere(pass_on) => To::Elsewhere(Arc::clone(pass_on)),
             #[cfg(test)]
             To::Recording(recording) => To::Recording(recording.clone()),
         };
@@ -101,6 +110,13 @@ impl<A: Actor> Link<A> {
     #[must_use]
     pub fn new(addr: Addr<A>, stats: Arc<Stats>) -> Self {
         Self { to: To::Actor(addr), stats }
+    }
+
+    /// A link to an actor of another broker.
+    #[must_use]
+    pub fn elsewhere(key: ChildKey, pass_on: impl Fn(Passed) + Send + Sync + 'static) -> Self {
+        let (kind, name) = key.names();
+        Self { to: To::Elsewhere(Arc::new(pass_on)), stats: Stats::new(kind, name, None) }
     }
 
     /// Sends without waiting. A message to an ended actor is lost; a [`super::reply::Reply`] in it returns an error.
@@ -119,6 +135,7 @@ impl<A: Actor> Link<A> {
                 }
                 addr.do_send(message);
             }
+            To::Elsewhere(pass_on) => pass_on(Box::new(message)),
             #[cfg(test)]
             To::Recording(recording) => recording.push(format!("{message:?}")),
         }
@@ -337,6 +354,21 @@ mod tests {
         link.set(second.link(ChildKey::Dispatcher));
         user.tell(PauseChanged);
         assert_eq!((first.names(), second.names()), (vec!["PauseChanged".to_owned()], vec!["PauseChanged".to_owned()]));
+    }
+
+    #[test]
+    fn a_link_to_another_broker_passes_messages_on_as_they_are() {
+        use crate::actors::by_type::by_type;
+        use crate::actors::placement::dispatcher::{Dispatcher, PauseChanged, RunGone};
+        let passed = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::clone(&passed);
+        let link = Link::<Dispatcher>::elsewhere(ChildKey::Dispatcher, move |message| {
+            seen.lock().expect("locked").push(by_type!(message, RunGone: RunGone(identity) => identity));
+        });
+        let identity = Identity::random();
+        link.clone().tell(RunGone(identity));
+        link.tell(PauseChanged);
+        assert_eq!(*passed.lock().expect("locked"), [Some(identity), None], "the other one has no form there");
     }
 
     #[test]

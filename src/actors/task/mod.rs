@@ -309,7 +309,7 @@ impl Kind for Task {
         .into_iter()
         .unzip();
         Self {
-            involved: Involved::new(&context.addresses, run.identity),
+            involved: Involved::new(&context.addresses, None, run.identity),
             handler: run.class_name.as_str().into(),
             machine: StateMachine::new(Arc::clone(&settings), run.rules.clone(), instances, is_placed),
             settings,

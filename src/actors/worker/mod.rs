@@ -202,14 +202,14 @@ impl WorkerActor {
     fn continue_runs(&self, runs: &[Identity]) {
         let addresses = &self.context.addresses;
         for identity in runs {
-            match addresses.runs.get(*identity) {
+            match addresses.block_run(*identity) {
                 Some(run) => run.worker_continues(self.id),
                 None => log::info!("worker reports a run that is not active run_id={identity} worker_id={}", self.id),
             }
         }
         // If the worker received an order to start another run, the order was lost with an earlier connection.
         let others = addresses.runs_by_worker.of(self.id).into_iter().filter(|identity| !runs.contains(identity));
-        for run in others.filter_map(|identity| addresses.runs.get(identity)) {
+        for run in others.filter_map(|identity| addresses.block_run(identity)) {
             run.worker_needs_start(self.id);
         }
     }
@@ -290,7 +290,7 @@ impl Handler<WorkerMessage> for WorkerActor {
                 self.admin.tasks.clone_from(&tasks);
                 self.watch_classes(Watching { class_names, runs, tasks, facts: worker }, reply, ctx);
             }
-            FromWorker::StartReturned { identity, error } => match self.context.addresses.runs.get(identity) {
+            FromWorker::StartReturned { identity, error } => match self.context.addresses.block_run(identity) {
                 Some(run) => run.start_returned(error, reply),
                 None => reply.send(Err(Problem::not_found(format!("run {identity} is not active")).at("identity"))),
             },

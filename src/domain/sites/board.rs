@@ -16,7 +16,9 @@ mod lending;
 #[path = "board_list.rs"]
 mod list;
 
-pub use lending::{Hold, Lent, ToBorrower, ToLender};
+#[cfg(test)]
+pub use lending::Hold;
+pub use lending::{ToBorrower, ToLender};
 pub use list::SiteView;
 
 use super::holds::Holds;

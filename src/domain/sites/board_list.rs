@@ -53,7 +53,7 @@ impl Board {
     /// those that are not.
     #[must_use]
     pub fn page(&self, part: &str, held: Option<bool>, after: Option<&str>, most: usize, now: Timestamp) -> Vec<SiteView> {
-        let follows = |name: &str| name.contains(part) && after.is_none_or(|after| name > after);
+        let follows = |name: &str| name.contains(part) && after.is_none_or(|after| name > after) && !self.is_elsewhere(name);
         let mut names: Vec<&Arc<str>> = self.sites.keys().filter(|name| follows(name)).collect();
         names.sort_unstable();
         let views = names.into_iter().filter_map(|name| self.view(name, now));

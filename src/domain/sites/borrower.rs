@@ -53,7 +53,7 @@ impl Board {
     }
 
     /// A message from the lender.
-    pub fn from_lender(&mut self, message: ToBorrower, now: Timestamp) {
+    pub fn lender_sent(&mut self, message: ToBorrower, now: Timestamp) {
         match message {
             ToBorrower::Start(refused, holds) => self.start(&refused, holds, now),
             ToBorrower::Lend(name, state, is_recalled) => self.lent(&name, state, is_recalled, now),
@@ -114,7 +114,7 @@ impl Board {
     }
 
     /// What must be sent to the lender now, in this order: to be called after each message, and every few hundredths of a second.
-    pub fn to_lender(&mut self, now: Timestamp) -> Vec<ToLender> {
+    pub fn for_lender(&mut self, now: Timestamp) -> Vec<ToLender> {
         let mut messages = Vec::new();
         let Some(here) = self.borrower().filter(|here| here.is_started) else { return messages };
         let (mut to_return, mut idle) = (here.leaving.iter().cloned().collect::<Vec<_>>(), Vec::new());

@@ -16,8 +16,8 @@ impl Board {
         }
     }
 
-    /// A message from a borrower. The first one of a connection is [`ToLender::Have`]. [`Self::to_borrowers`] has the answers.
-    pub fn from_borrower(&mut self, broker: BrokerId, message: ToLender, now: Timestamp) {
+    /// A message from a borrower. The first one of a connection is [`ToLender::Have`]. [`Self::for_borrowers`] has the answers.
+    pub fn borrower_sent(&mut self, broker: BrokerId, message: ToLender, now: Timestamp) {
         match message {
             ToLender::Have(sites, holds) => {
                 self.announced(broker, sites, now);
@@ -125,7 +125,7 @@ impl Board {
     }
 
     /// What must be sent to borrowers now, in this order: to be called after each message, and every few hundredths of a second.
-    pub fn to_borrowers(&mut self, now: Timestamp) -> Vec<(BrokerId, ToBorrower)> {
+    pub fn for_borrowers(&mut self, now: Timestamp) -> Vec<(BrokerId, ToBorrower)> {
         let Some(lender) = self.lender() else { return Vec::new() };
         let mut messages = std::mem::take(&mut lender.answers);
         let names: Vec<_> = lender.wanted.keys().cloned().collect();
@@ -137,6 +137,11 @@ impl Board {
         }
         messages.extend(names.into_iter().filter_map(|name| self.pass_on(&name, now)));
         messages
+    }
+
+    /// What must be sent now because of this site.
+    pub fn lend_now(&mut self, name: &Arc<str>, now: Timestamp) -> Option<(BrokerId, ToBorrower)> {
+        self.pass_on(name, now)
     }
 
     /// A site is wanted: recalls it, or lends it to the first in the queue.

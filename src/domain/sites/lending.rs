@@ -21,14 +21,16 @@
 //! [`Board::borrower_lost`] gets, or the end of [`Board::quiet`]. The lender takes the runs of a borrower before it calls it lost, and this borrower begins with a new board.
 
 use super::Board;
-use crate::domain::ids::BrokerId;
+use crate::domain::ids::{BrokerId, Identity};
 use crate::domain::sites::SiteState;
 use crate::domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// A site of a borrower, as it announces it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Lent {
     /// Its name.
     pub name: Arc<str>,
@@ -39,7 +41,8 @@ pub struct Lent {
 }
 
 /// A hold of a site.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Hold {
     /// The name of the site.
     pub name: Arc<str>,
@@ -49,8 +52,17 @@ pub struct Hold {
     pub held_by: Option<Arc<str>>,
 }
 
+impl Hold {
+    /// Whether an operator holds the site.
+    #[must_use]
+    pub fn is_by_hand(&self) -> bool {
+        self.state.was_held_by_hand()
+    }
+}
+
 /// From a borrower. See the module documentation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", content = "v", rename_all = "camelCase")]
 pub enum ToLender {
     /// Everything that it has, and the holds that it knows.
     Have(Vec<Lent>, Vec<Hold>),
@@ -63,7 +75,8 @@ pub enum ToLender {
 }
 
 /// From the lender. See the module documentation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", content = "v", rename_all = "camelCase")]
 pub enum ToBorrower {
     /// The sites that the borrower announced, but must not use any more; all holds.
     Start(Vec<Arc<str>>, Vec<Hold>),
@@ -172,6 +185,11 @@ impl Board {
         }
     }
 
+    /// Whether this board borrows sites and does not have this one.
+    pub(in crate::domain::sites) fn is_elsewhere(&self, name: &str) -> bool {
+        matches!(&self.part, Part::Borrower(here) if !here.stays.contains_key(name))
+    }
+
     /// A run waits for a site: if it is at another board, this board needs it.
     pub(super) fn want(&mut self, name: &str) {
         if !self.is_away(name) {
@@ -255,6 +273,19 @@ impl Board {
     /// All holds, to be sent.
     pub(super) fn holds_to_send(&self, now: Timestamp) -> Vec<Hold> {
         self.holds.all().filter_map(|name| self.hold_to_send(name, now)).collect()
+    }
+
+    /// What the store has to know of a site that another board has changed; `None`: nothing.
+    #[must_use]
+    pub fn state_to_store(&self, name: &str, now: Timestamp) -> Option<SiteState> {
+        let entry = self.sites.get(name)?;
+        Some(entry.state).filter(|state| !state.is_usual(entry.pace.map_or(0, |pace| pace.delay_ms), now))
+    }
+
+    /// The run that gets the next turn at a site.
+    #[must_use]
+    pub fn next_run(&self, name: &str, now: Timestamp) -> Option<Identity> {
+        self.sites.get(name)?.next.filter(|next| next.until > now).map(|next| next.run)
     }
 
     /// Sets a state that came from another board.

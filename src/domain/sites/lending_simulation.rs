@@ -23,7 +23,7 @@ fn pace(name: &str) -> Pace {
 
 #[derive(Default)]
 pub(super) struct Link {
-    to_lender: VecDeque<(Timestamp, ToLender)>,
+    for_lender: VecDeque<(Timestamp, ToLender)>,
     to_borrower: VecDeque<(Timestamp, ToBorrower)>,
     /// The lender knows what the borrower has.
     is_known: bool,
@@ -201,7 +201,7 @@ impl World {
         (broker.notices_at, broker.lost_at) = (None, None);
         let have = broker.board.lender_connected(broker.clock(self.now)).expect("a borrower");
         let at_ms = self.dice.below(DELAY_MS).into();
-        broker.link = Some(Link { to_lender: [(self.now.plus_ms(at_ms), have)].into(), ..Link::default() });
+        broker.link = Some(Link { for_lender: [(self.now.plus_ms(at_ms), have)].into(), ..Link::default() });
     }
 
     fn die(&mut self, at: usize) {
@@ -298,25 +298,25 @@ impl World {
         for at in 0..self.brokers.len() {
             let id = self.brokers[at].id;
             while let Some((_, message)) =
-                self.brokers[at].link.as_mut().and_then(|link| link.to_lender.pop_front_if(|(when, _)| *when <= now))
+                self.brokers[at].link.as_mut().and_then(|link| link.for_lender.pop_front_if(|(when, _)| *when <= now))
             {
                 self.brokers[at].link.as_mut().expect("it is linked").is_known = true;
-                self.brokers[leader].board.from_borrower(id, message, lenders);
+                self.brokers[leader].board.borrower_sent(id, message, lenders);
             }
             let broker = &mut self.brokers[at];
             let clock = broker.clock(now);
             while let Some((_, message)) = broker.link.as_mut().and_then(|link| link.to_borrower.pop_front_if(|(when, _)| *when <= now)) {
-                broker.board.from_lender(message, clock);
+                broker.board.lender_sent(message, clock);
             }
-            let messages = if broker.link.is_some() { broker.board.to_lender(clock) } else { Vec::new() };
+            let messages = if broker.link.is_some() { broker.board.for_lender(clock) } else { Vec::new() };
             if let Some(link) = broker.link.as_mut() {
                 for message in messages {
-                    let when = now.plus_ms(self.dice.below(DELAY_MS).into()).max(link.to_lender.back().map_or(now, |(last, _)| *last));
-                    link.to_lender.push_back((when, message));
+                    let when = now.plus_ms(self.dice.below(DELAY_MS).into()).max(link.for_lender.back().map_or(now, |(last, _)| *last));
+                    link.for_lender.push_back((when, message));
                 }
             }
         }
-        for (to, message) in self.brokers[leader].board.to_borrowers(lenders) {
+        for (to, message) in self.brokers[leader].board.for_borrowers(lenders) {
             let link = self.brokers.iter_mut().find(|broker| broker.id == to).and_then(|broker| broker.link.as_mut());
             let link = link.expect("the lender sends only to brokers that are connected");
             let when = now.plus_ms(self.dice.below(DELAY_MS).into()).max(link.to_borrower.back().map_or(now, |(last, _)| *last));
@@ -330,7 +330,7 @@ impl World {
         let run = &mut self.runs[n];
         let broker = &mut self.brokers[run.broker];
         let clock = broker.clock(self.now);
-        if let Some(_) = run.gives_up_at.take_if(|when| *when <= self.now) {
+        if run.gives_up_at.take_if(|when| *when <= self.now).is_some() {
             for name in &run.needs {
                 let wait_ms = RIGHT_MS + i64::from(pace(name).delay_ms);
                 run.looks_at = run.looks_at.max(broker.board.release(name, run.identity, wait_ms, clock));

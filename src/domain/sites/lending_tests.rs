@@ -1,5 +1,6 @@
+use super::board::Hold;
 use super::lending_simulation::{Run, World, run};
-use super::{Board, Ended, Hold, Outcome, Pace, SiteState, ToBorrower, ToLender, Why};
+use super::{Board, Ended, Outcome, Pace, SiteState, ToBorrower, ToLender, Why};
 use crate::domain::ids::{BrokerId, Identity};
 use crate::domain::time::Timestamp;
 use proptest::prelude::*;
@@ -31,15 +32,15 @@ fn exchange(lender: &mut Board, borrowers: &mut [Board], now: Timestamp) -> Vec<
     let mut all = Vec::new();
     loop {
         for (n, board) in borrowers.iter_mut().enumerate() {
-            board.to_lender(now).into_iter().for_each(|message| lender.from_borrower(broker(n as u128), message, now));
+            board.for_lender(now).into_iter().for_each(|message| lender.borrower_sent(broker(n as u128), message, now));
         }
-        let messages = lender.to_borrowers(now);
+        let messages = lender.for_borrowers(now);
         if messages.is_empty() {
             return all;
         }
         for (to, message) in messages {
             all.push(message.clone());
-            borrowers[to.0.as_u128() as usize].from_lender(message, now);
+            borrowers[to.0.as_u128() as usize].lender_sent(message, now);
         }
     }
 }
@@ -48,7 +49,7 @@ fn exchange(lender: &mut Board, borrowers: &mut [Board], now: Timestamp) -> Vec<
 fn connected() -> (Board, [Board; 2]) {
     let (mut lender, mut borrowers) = (Board::new(RIGHT_MS), [Board::of_borrower(RIGHT_MS), Board::of_borrower(RIGHT_MS)]);
     for (n, board) in borrowers.iter_mut().enumerate() {
-        lender.from_borrower(broker(n as u128), board.lender_connected(T).expect("a borrower"), T);
+        lender.borrower_sent(broker(n as u128), board.lender_connected(T).expect("a borrower"), T);
     }
     exchange(&mut lender, &mut borrowers, T);
     (lender, borrowers)
@@ -73,6 +74,17 @@ fn a_site_goes_from_board_to_board_and_back() {
 }
 
 #[test]
+fn a_borrower_lists_only_what_it_has() {
+    let (mut lender, mut borrowers) = connected();
+    let names = |board: &Board| board.page("", None, None, 10, T).into_iter().map(|site| site.name.to_string()).collect::<Vec<_>>();
+    assert!(!take(&mut borrowers[0], 1, T));
+    assert_eq!(names(&borrowers[0]), Vec::<String>::new());
+    exchange(&mut lender, &mut borrowers, T);
+    assert!(take(&mut borrowers[0], 1, T));
+    assert_eq!(names(&borrowers[0]), [SITE]);
+}
+
+#[test]
 fn a_site_that_nobody_uses_is_returned() {
     let (mut lender, mut borrowers) = connected();
     take(&mut borrowers[0], 1, T);
@@ -82,14 +94,14 @@ fn a_site_that_nobody_uses_is_returned() {
     let outcome = Outcome { ended: Ended::Answered(200), elapsed_ms: 10, retry_after_ms: None };
     borrowers[0].learn(SITE, PACE, &[outcome], end, end);
     borrowers[0].release(SITE, identity(1), 0, end);
-    assert_eq!(borrowers[0].to_lender(later), [], "it was used half a minute ago");
+    assert_eq!(borrowers[0].for_lender(later), [], "it was used half a minute ago");
     let (mut now, mut returned) = (later, Vec::new());
     while returned.is_empty() {
         now = now.plus_ms(1_000);
-        returned = borrowers[0].to_lender(now);
+        returned = borrowers[0].for_lender(now);
     }
     assert!(now <= T.plus_ms(120_000) && matches!(&returned[..], [ToLender::Return(..)]), "{returned:?} {now}");
-    lender.from_borrower(broker(0), returned.remove(0), now);
+    lender.borrower_sent(broker(0), returned.remove(0), now);
     assert!(take(&mut lender, 9, now));
 }
 
@@ -98,10 +110,10 @@ fn a_borrower_asks_once_and_again_after_a_pause() {
     let (_, mut borrowers) = connected();
     let asks = |board: &mut Board, ms| {
         assert!(!take(board, 1, T.plus_ms(ms)));
-        board.to_lender(T.plus_ms(ms)) == [ToLender::Borrow(name(), PACE.delay_ms)]
+        board.for_lender(T.plus_ms(ms)) == [ToLender::Borrow(name(), PACE.delay_ms)]
     };
     assert_eq!([0, 500, 2_500, 5_000, 5_500].map(|ms| asks(&mut borrowers[0], ms)), [true, false, false, true, false]);
-    assert_eq!(borrowers[0].to_lender(T.plus_ms(20_000)), [], "the run does not ask any more");
+    assert_eq!(borrowers[0].for_lender(T.plus_ms(20_000)), [], "the run does not ask any more");
 }
 
 #[test]
@@ -124,11 +136,11 @@ fn the_pace_goes_with_the_site_whatever_the_clocks() {
     lender.learn(SITE, PACE, &[outcome], T, T);
     lender.release(SITE, identity(9), 0, T);
     take(&mut borrowers[0], 1, T);
-    borrowers[0].to_lender(T).into_iter().for_each(|message| lender.from_borrower(broker(0), message, T));
-    let (_, message) = lender.to_borrowers(T.plus_ms(300)).remove(0);
+    borrowers[0].for_lender(T).into_iter().for_each(|message| lender.borrower_sent(broker(0), message, T));
+    let (_, message) = lender.for_borrowers(T.plus_ms(300)).remove(0);
     // The clock of the borrower is an hour ahead.
     let ahead = T.plus_ms(3_600_000);
-    borrowers[0].from_lender(message, ahead);
+    borrowers[0].lender_sent(message, ahead);
     // The delay has a random part.
     assert!(!take(&mut borrowers[0], 1, ahead.plus_ms(699)) && take(&mut borrowers[0], 1, ahead.plus_ms(800)));
 }
@@ -155,16 +167,16 @@ fn a_new_leader_learns_what_is_lent() {
         let (now, mut after) = (T.plus_ms(ms), Board::new(RIGHT_MS));
         after.quiet(T, T.plus_ms(RIGHT_MS));
         first.lender_disconnected();
-        after.from_borrower(broker(0), first.lender_connected(now).expect("a borrower"), now);
-        let (_, message) = after.to_borrowers(now).remove(0);
+        after.borrower_sent(broker(0), first.lender_connected(now).expect("a borrower"), now);
+        let (_, message) = after.for_borrowers(now).remove(0);
         assert_eq!(message, ToBorrower::Start(if is_refused { vec![name()] } else { vec![] }, vec![]));
-        first.from_lender(message, now);
+        first.lender_sent(message, now);
         assert_eq!(first.renew(&[name()], identity(1), now.plus_ms(1), now), !is_refused);
         assert_eq!(take(&mut after, 9, T.plus_ms(RIGHT_MS + 1_000)), is_refused);
         // Nothing is lent in the quiet time, and after it a site waits for its delay.
-        after.from_borrower(broker(1), second.lender_connected(now).expect("a borrower"), now);
-        after.from_borrower(broker(1), ToLender::Borrow("b.test".into(), 5_000), now);
-        let lent = after.to_borrowers(now).into_iter().find_map(|(_, message)| match message {
+        after.borrower_sent(broker(1), second.lender_connected(now).expect("a borrower"), now);
+        after.borrower_sent(broker(1), ToLender::Borrow("b.test".into(), 5_000), now);
+        let lent = after.for_borrowers(now).into_iter().find_map(|(_, message)| match message {
             ToBorrower::Lend(_, state, _) => Some(state.next_at(now)),
             _ => None,
         });
@@ -187,7 +199,7 @@ fn holds_are_known_everywhere_and_the_leader_decides_about_those_by_hand() {
     // The site returns while its release is on the way.
     lender.free(SITE, T);
     let held = borrowers[0].own_hold(SITE, T);
-    lender.from_borrower(broker(0), ToLender::Return(name(), held_state()), T);
+    lender.borrower_sent(broker(0), ToLender::Return(name(), held_state()), T);
     assert!(held.is_some() && lender.held(SITE, T).is_none());
     exchange(&mut lender, &mut borrowers, T);
     assert!(borrowers.iter().all(|board| board.held(origin, T).is_none()));
@@ -208,10 +220,10 @@ fn holds_are_known_everywhere_and_the_leader_decides_about_those_by_hand() {
     // A hold by hand that ends while the connection is broken.
     lender.borrower_disconnected(broker(0));
     lender.free(SITE, T);
-    assert_eq!(lender.to_borrowers(T), [(broker(1), ToBorrower::Freed(name()))]);
-    borrowers[1].from_lender(ToBorrower::Freed(name()), T);
+    assert_eq!(lender.for_borrowers(T), [(broker(1), ToBorrower::Freed(name()))]);
+    borrowers[1].lender_sent(ToBorrower::Freed(name()), T);
     borrowers[0].lender_disconnected();
-    lender.from_borrower(broker(0), borrowers[0].lender_connected(T).expect("a borrower"), T);
+    lender.borrower_sent(broker(0), borrowers[0].lender_connected(T).expect("a borrower"), T);
     exchange(&mut lender, &mut borrowers, T);
     assert!(borrowers.iter().chain([&lender]).all(|board| board.own_hold(SITE, T).is_none()));
 }
@@ -227,11 +239,11 @@ fn what_gets_lost_with_a_connection_is_known_after_the_next_one() {
     let (mut lender, mut borrowers) = connected();
     // A loan gets lost.
     take(&mut borrowers[0], 1, T);
-    borrowers[0].to_lender(T).into_iter().for_each(|message| lender.from_borrower(broker(0), message, T));
-    assert!(matches!(&lender.to_borrowers(T)[..], [(_, ToBorrower::Lend(..))]));
+    borrowers[0].for_lender(T).into_iter().for_each(|message| lender.borrower_sent(broker(0), message, T));
+    assert!(matches!(&lender.for_borrowers(T)[..], [(_, ToBorrower::Lend(..))]));
     let connect = |lender: &mut Board, borrower: &mut Board| {
         lender.borrower_disconnected(broker(0));
-        lender.from_borrower(broker(0), borrower.lender_connected(T).expect("a borrower"), T);
+        lender.borrower_sent(broker(0), borrower.lender_connected(T).expect("a borrower"), T);
     };
     connect(&mut lender, &mut borrowers[0]);
     assert!(!take(&mut borrowers[0], 1, T), "the connection has not begun");
@@ -240,14 +252,14 @@ fn what_gets_lost_with_a_connection_is_known_after_the_next_one() {
     // A site and a recall get lost, and with the site what it has asked for.
     let now = T.plus_ms(1_000);
     assert!(take(&mut borrowers[0], 1, now) && !take(&mut lender, 9, now));
-    assert!(matches!(&lender.to_borrowers(now)[..], [(_, ToBorrower::Recall(_))]));
+    assert!(matches!(&lender.for_borrowers(now)[..], [(_, ToBorrower::Recall(_))]));
     connect(&mut lender, &mut borrowers[0]);
     let messages = exchange(&mut lender, &mut borrowers, now);
     assert!(matches!(&messages[..], [ToBorrower::Start(..), ToBorrower::Recall(..)]), "{messages:?}");
     let asked = Outcome { ended: Ended::Answered(429), elapsed_ms: 10, retry_after_ms: Some(30_000) };
     borrowers[0].learn(SITE, PACE, &[asked], now, now);
     borrowers[0].release(SITE, identity(1), 0, now);
-    assert!(matches!(&borrowers[0].to_lender(now)[..], [ToLender::Held(_), ToLender::Return(..)]));
+    assert!(matches!(&borrowers[0].for_lender(now)[..], [ToLender::Held(_), ToLender::Return(..)]));
     connect(&mut lender, &mut borrowers[0]);
     assert!(lender.held(SITE, now) >= Some(now.plus_ms(29_000)) && !lender.is_away(SITE));
 }
@@ -270,7 +282,7 @@ fn the_longer_hold_counts_but_not_a_released_one() {
     assert_eq!(joined(held_state(), SiteState::default()), None);
     let hold = Hold { name: name(), state: held_state(), held_by: None };
     let mut lender = connected().0;
-    lender.from_borrower(broker(0), ToLender::Held(hold), T);
+    lender.borrower_sent(broker(0), ToLender::Held(hold), T);
     assert!(lender.own_hold(SITE, T).is_none());
 }
 

@@ -22,7 +22,7 @@ mod tests;
 #[cfg(test)]
 mod turns_simulation;
 
-pub use board::{Board, Granted, Hold, Lent, SiteView, ToBorrower, ToLender};
+pub use board::{Board, Granted, SiteView, ToBorrower, ToLender};
 pub use holds::Holds;
 pub use key::{SiteBy, host_of, host_of_name, is_hold_of, is_private, site_key, site_name};
 pub use pace::{DEFAULT_DELAY_MS, DelayBy, Limits, MOST_CONNECTIONS, MOST_DELAY_MS, Pace, SiteRule, SiteRules, slowest};

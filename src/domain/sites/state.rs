@@ -159,7 +159,8 @@ pub struct Outcome {
 }
 
 /// The state of one site: 24 bytes, without heap memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<u8>", try_from = "Vec<u8>")]
 pub struct SiteState {
     /// Time of the last change; all durations count from here.
     at: Timestamp,
@@ -454,5 +455,20 @@ fn grown_ms(failures: u8) -> u32 {
     match failures.checked_sub(1) {
         None => 0,
         Some(doublings) => FIRST_HOLD_MS.saturating_mul(1 << doublings.min(16)).min(MOST_HOLD_MS),
+    }
+}
+
+/// As a row.
+impl From<SiteState> for Vec<u8> {
+    fn from(state: SiteState) -> Self {
+        state.to_row().into()
+    }
+}
+
+impl TryFrom<Vec<u8>> for SiteState {
+    type Error = &'static str;
+
+    fn try_from(row: Vec<u8>) -> Result<Self, &'static str> {
+        Self::of_row(&row).ok_or("not the state of a site")
     }
 }

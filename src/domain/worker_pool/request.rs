@@ -4,6 +4,7 @@ use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::run::Run;
 use crate::domain::task::{Strategy, TaskSettings};
 use crate::domain::worker::NotEligible;
+use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ pub struct WorkerCapacity {
 }
 
 /// A task, or a run of a block job, that requests a worker.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WorkerRequest {
     /// The requesting instance.
     pub requester: Requester,

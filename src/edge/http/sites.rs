@@ -8,8 +8,8 @@ use crate::edge::body::{id, json};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
-use crate::protocol::sites::{HoldInput, RunSiteOutput, SiteOutput};
-use crate::service::{RunSiteFilter, SiteFilter};
+use crate::protocol::sites::{HoldInput, RunSiteOutput, SiteFilter, SiteOutput};
+use crate::service::RunSiteFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -78,7 +78,7 @@ pub struct Query {
 /// `GET /api/v1/sites`
 pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { name, held, cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.service.sites(&SiteFilter { name, held, cursor, limit: limit(asked)? })))
+    Ok(HttpResponse::Ok().json(edge.service.sites(SiteFilter { name, held, cursor, limit: limit(asked)? }).await?))
 }
 
 /// `POST /api/v1/sites/{name}/hold`

@@ -28,18 +28,25 @@ pub(super) struct Frames {
     joined: Option<BytesMut>,
     charge: Charge,
     is_over: bool,
+    /// The longest message.
+    most: usize,
 }
 
 impl Frames {
     pub(super) fn new(payload: Payload, share: &Share) -> Self {
         let codec = Codec::new().max_size(MAX_MESSAGE);
-        Self { payload, buffer: BytesMut::new(), codec, joined: None, charge: share.nothing(), is_over: false }
+        Self { payload, buffer: BytesMut::new(), codec, joined: None, charge: share.nothing(), is_over: false, most: MAX_MESSAGE }
+    }
+
+    /// Accepts messages of up to this many bytes.
+    pub(super) fn up_to(self, most: usize) -> Self {
+        Self { codec: Codec::new().max_size(most), most, ..self }
     }
 
     /// Reserves the rest of a frame at once: a buffer that doubles would exceed the counted size.
     fn make_room(&mut self) {
         let whole = ws_header::whole(&self.buffer);
-        if whole > self.buffer.capacity() && !ws_header::is_too_long(&self.buffer, MAX_MESSAGE) {
+        if whole > self.buffer.capacity() && !ws_header::is_too_long(&self.buffer, self.most) {
             let mut buffer = BytesMut::with_capacity(whole);
             buffer.extend_from_slice(&self.buffer);
             self.buffer = buffer;
@@ -49,7 +56,7 @@ impl Frames {
     /// The next message, if it is complete.
     fn decode(&mut self) -> Result<Option<Message>, ProtocolError> {
         loop {
-            if ws_header::is_too_long(&self.buffer, MAX_MESSAGE) {
+            if ws_header::is_too_long(&self.buffer, self.most) {
                 return Err(ProtocolError::Overflow);
             }
             let Some(frame) = self.codec.decode(&mut self.buffer)? else {
@@ -83,7 +90,7 @@ impl Frames {
             Item::Last(part) => (part, true),
         };
         let joined = self.joined.get_or_insert_default();
-        if joined.len() + part.len() > MAX_MESSAGE {
+        if joined.len() + part.len() > self.most {
             return Err(ProtocolError::Overflow);
         }
         joined.extend_from_slice(&part);

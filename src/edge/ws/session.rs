@@ -55,6 +55,11 @@ impl Ends {
         Self { only_while_leading: Some(edge.service.clone()), ..self }
     }
 
+    /// The peer may send messages of up to this many bytes.
+    pub fn up_to(self, most: usize) -> Self {
+        Self { incoming: self.incoming.map(|incoming| incoming.up_to(most)), ..self }
+    }
+
     /// Whether the socket may be used; otherwise it is closed.
     fn may_be_used<A: Peer>(&self, ctx: &mut WebsocketContext<A>) -> bool {
         let problem = self.only_while_leading.as_ref().and_then(|service| service.check_lease().err());

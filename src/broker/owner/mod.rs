@@ -3,18 +3,16 @@
 //! The right outlives the connection and the leader. It ends when the leader takes the runs back: then the database refuses the writes of this
 //! broker, which ends all actors of its runs, and asks for a new right.
 
+mod work;
+
 use super::lead::{context, store_config};
 use crate::actors::brokers::{Brokers, Role};
-use crate::actors::context::BrokerContext;
-use crate::actors::leader_link::LeaderLink;
-use crate::actors::registry::{Registry, RegistryHandle};
-use crate::actors::reply::Answer;
+use crate::actors::leader_link::Outgoing;
 use crate::config::broker::BrokerConfig;
 use crate::domain::time::Timestamp;
-use crate::edge::Edge;
-use crate::protocol::api::RunOutput;
+use crate::edge::{Edge, forward};
 use crate::protocol::frame;
-use crate::protocol::ownership::{PATH, RunAnswer, RunOrder, SECRET_HEADER, ToLeader, ToOwner};
+use crate::protocol::ownership::{ALIVE_IN_PATIENCE, PATH, SECRET_HEADER, ToLeader, ToOwner};
 use crate::service::Service;
 use crate::store::{Barrier, LinkSecret, OwnedRuns, Ownership, Store, StoreError};
 use crate::telemetry::Telemetry;
@@ -24,18 +22,26 @@ use awc::error::WsClientError;
 use awc::http::StatusCode;
 use awc::ws::{Codec, Frame, Message};
 use futures_util::{SinkExt as _, StreamExt as _};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use work::Work;
 
 /// Between two attempts to connect: it doubles, and begins again with each leader.
 const PAUSE: Duration = Duration::from_millis(100);
 const MOST_PAUSE: Duration = Duration::from_secs(3);
 /// How long the leader may need to accept a connection.
 const CONNECT: Duration = Duration::from_secs(3);
+/// Between two looks at what the board of sites has for the leader.
+const LEND: Duration = Duration::from_millis(50);
+/// A leader to which the connection is lost takes the runs back after a second, so before that this broker must not answer for them any more.
+const UNCONNECTED_MS: i64 = 800;
+/// Number of messages that are sent together, besides the first.
+const MOST_TOGETHER: usize = 256;
 /// A leader that is silent for so long is asked by another connection.
 const SILENT: Duration = Duration::from_secs(5);
 /// How long the end waits for the last writes: a broker that begins to lead must not wait. The database refuses them then.
@@ -58,17 +64,6 @@ pub(super) struct Owner {
     is_draining: bool,
     /// When it was last connected to a leader.
     connected_at: Instant,
-}
-
-/// What a broker has as long as it owns runs.
-struct Work {
-    ownership: Ownership,
-    context: BrokerContext,
-    registry: RegistryHandle,
-    /// Messages of the runs to the leader.
-    messages: UnboundedReceiver<ToLeader>,
-    /// Finds out again and again whether this broker can still write.
-    prover: JoinHandle<()>,
 }
 
 /// A write without any effect.
@@ -103,8 +98,7 @@ impl Owner {
     /// Starts to execute runs whenever there is a leader.
     pub(super) fn start(config: &BrokerConfig, brokers: Arc<Brokers>, reader: Store, telemetry: Telemetry, edge: Edge) -> Handle {
         let (ends, ended) = watch::channel(false);
-        let connector = awc::Connector::new().limit(0).timeout(CONNECT).max_http_version(awc::http::Version::HTTP_11);
-        let client = awc::Client::builder().connector(connector.rustls_0_23(Arc::new(crate::tls::client()))).timeout(CONNECT).finish();
+        let client = forward::client(crate::tls::client());
         let owner = Self {
             config: config.clone(),
             brokers,
@@ -158,15 +152,9 @@ impl Owner {
     /// Ends all actors of runs. Attempts that have begun will be repeated by another broker.
     /// Returns the messages that were not sent.
     async fn end_work(&mut self) -> Vec<ToLeader> {
-        let Some(mut work) = self.work.take() else { return Vec::new() };
+        let Some(work) = self.work.take() else { return Vec::new() };
         self.edge.own_runs.end();
-        work.prover.abort();
-        // A registry that crashed would have ended the process.
-        let _ = work.registry.abandon_runs().wait().await;
-        if timeout(LAST_WRITES, work.context.store.clone().close()).await.is_err() {
-            log::warn!("the last writes of runs take too long, going on without them");
-        }
-        std::iter::from_fn(|| work.messages.try_recv().ok()).collect()
+        work.end().await
     }
 
     /// A leader of an earlier version executes these runs and does not take them back, so this broker must end them by itself.
@@ -206,15 +194,15 @@ impl Owner {
             _ = ended.wait_for(|ends| *ends) => Over::Ends,
         };
         self.connected_at = Instant::now();
+        if let Some(work) = &self.work {
+            work.context.sites.board().lender_disconnected();
+            work.context.brokers.sole_at_most_until(Timestamp::steady().plus_ms(UNCONNECTED_MS));
+        }
         if matches!(over, Over::Ends) {
             // Its runs move at once.
             let last = self.end_work().await;
             let goodbye = async {
-                for message in last.iter().chain([&ToLeader::Leave]) {
-                    if send(&mut socket, message).await.is_err() {
-                        break;
-                    }
-                }
+                let _ = send(&mut socket, last.into_iter().chain([ToLeader::Leave]).map(Outgoing::from).collect()).await;
             };
             // If the leader is gone, too, the next one takes the runs back.
             let _ = timeout(GOODBYE, goodbye).await;
@@ -239,11 +227,17 @@ impl Owner {
     }
 
     async fn talk(&mut self, socket: &mut Framed<BoxedSocket, Codec>) -> Over {
-        let term = self.work.as_ref().map(|work| work.ownership.term);
-        let join = ToLeader::Join { broker_id: self.brokers.me.id, term, is_draining: self.is_draining };
-        if let Err(error) = send(socket, &join).await {
+        let term = self.work.as_ref().map(|work| work.term);
+        let join = ToLeader::Join { broker_id: self.brokers.me.id, term, is_draining: self.is_draining, block_runs: true };
+        let joined_at = Timestamp::steady();
+        if let Err(error) = send(socket, vec![join.into()]).await {
             return Over::Lost(error);
         }
+        // When the messages `Alive` were made whose answers have not come.
+        let mut unanswered = VecDeque::new();
+        let mut made_at = joined_at;
+        let mut lends = tokio::time::interval(LEND);
+        lends.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Set by the welcome: when to show again that this broker lives.
         let mut every = None;
         let mut alive = std::pin::pin!(sleep(SILENT));
@@ -259,13 +253,16 @@ impl Owner {
                     Some(Ok(Frame::Text(text))) => {
                         heard = Instant::now();
                         match frame::read::<ToOwner>(&text) {
-                            Ok(ToOwner::Welcome { term, alive_every_ms }) => {
-                                if let Err(error) = self.welcomed(term).await {
+                            Ok(ToOwner::Welcome { term, alive_every_ms, block_runs }) => {
+                                if let Err(error) = self.welcomed(term, block_runs).await {
                                     return Over::Lost(error.to_string());
                                 }
                                 every = Some(Duration::from_millis(alive_every_ms.max(10)));
                                 alive.as_mut().reset(Instant::now());
+                                unanswered.push_back(joined_at);
+                                self.heard_at(unanswered.pop_front(), every);
                             }
+                            Ok(ToOwner::Alive) => self.heard_at(unanswered.pop_front(), every),
                             Ok(message) => self.take(message),
                             // A later version has messages that this one does not know.
                             Err(problem) => log::warn!("message of the leader ignored reason={}", problem.detail),
@@ -285,6 +282,10 @@ impl Owner {
                     None => return Over::Lost("closed by the leader".to_owned()),
                 },
                 Some(message) = next(messages) => message,
+                _ = lends.tick() => {
+                    self.work.iter_mut().filter(|_| every.is_some()).for_each(Work::lend);
+                    continue;
+                }
                 () = deposed(store.clone()) => return Over::Revoked,
                 () = &mut alive => {
                     if heard.elapsed() > SILENT.max(every.unwrap_or_default() * 4) {
@@ -293,7 +294,11 @@ impl Owner {
                     alive.as_mut().reset(Instant::now() + every.unwrap_or(SILENT));
                     // A broker that cannot write is as good as lost: the leader takes its runs back.
                     match store {
-                        Some(store) => proof = proof.or_else(|| Some(Box::pin(store.write_unbounded(Barrier)))),
+                        Some(_) if proof.is_some() => {}
+                        Some(store) => {
+                            made_at = Timestamp::steady();
+                            proof = Some(Box::pin(store.write_unbounded(Barrier)));
+                        }
                         None if every.is_some() => proof = Some(Box::pin(std::future::ready(Ok(())))),
                         None => {}
                     }
@@ -302,94 +307,74 @@ impl Owner {
                 proven = done(&mut proof) => {
                     proof = None;
                     match proven {
-                        Ok(()) => ToLeader::Alive,
+                        Ok(()) => {
+                            unanswered.push_back(made_at);
+                            Outgoing::from(ToLeader::Alive)
+                        }
                         Err(_) => continue,
                     }
                 }
             };
-            if let Err(error) = send(socket, &message).await {
+            // Those that wait are sent together.
+            let others =
+                self.work.iter_mut().filter(|_| every.is_some()).flat_map(|work| std::iter::from_fn(|| work.messages.try_recv().ok()));
+            let all: Vec<Outgoing> = std::iter::once(message).chain(others.take(MOST_TOGETHER)).collect();
+            let leaves = all.iter().any(|outgoing| matches!(outgoing.message, ToLeader::Leave));
+            if let Err(error) = send(socket, all).await {
                 return Over::Lost(error);
             }
-            if matches!(message, ToLeader::Leave) {
+            if leaves {
                 return Over::Revoked;
             }
         }
     }
 
+    /// The leader has got a message that was made at this time: it takes no runs back before its patience is over.
+    fn heard_at(&self, made_at: Option<Timestamp>, every: Option<Duration>) {
+        if let (Some(work), Some(made_at), Some(every)) = (&self.work, made_at, every) {
+            work.context.brokers.renewed(Some(made_at.plus_ms(every.as_millis() as i64 * ALIVE_IN_PATIENCE)));
+        }
+    }
+
     /// The leader lets this broker own runs under this term, if it wants any.
-    async fn welcomed(&mut self, term: Option<i64>) -> Result<(), StoreError> {
+    async fn welcomed(&mut self, term: Option<i64>, block_runs: bool) -> Result<(), StoreError> {
         let Some(term) = term else {
             drop(self.end_work().await);
             return Ok(());
         };
         let me = self.brokers.me.id;
-        if self.work.as_ref().is_some_and(|work| work.ownership.term != term) {
+        if self.work.as_ref().is_some_and(|work| work.term != term) {
             drop(self.end_work().await);
         }
         if self.work.is_none() {
-            let ownership = Ownership { broker: me, term };
-            let store = Store::own(&store_config(&self.config), ownership)?;
-            let (leader, messages) = LeaderLink::new();
-            let role = self.brokers.role();
-            let context = context(&self.config, store, Brokers::new(self.brokers.me.clone(), role));
-            let context = context.with_telemetry(self.telemetry.clone()).with_leader(leader);
+            let store = Store::own(&store_config(&self.config), Ownership { broker: me, term })?;
+            let context = context(&self.config, store, Brokers::new(self.brokers.me.clone(), self.brokers.role()));
+            let context = context.with_telemetry(self.telemetry.clone());
             let context = match self.reader.read(LinkSecret).await? {
                 Some(secret) => context.with_link_secret(secret),
                 None => context,
             };
-            let registry = Registry::start_of_owner(&context);
+            let work = Work::begin(term, context);
             log::info!("this broker owns runs term={term}");
-            let prover = actix::spawn(prove(context.clone()));
-            self.edge.own_runs.begin(&self.edge, Service::new(context.clone()));
-            self.work = Some(Work { ownership, context, registry, messages, prover });
+            self.edge.own_runs.begin(&self.edge, Service::new(work.context.clone()));
+            self.work = Some(work);
         }
+        self.work.iter_mut().for_each(Work::announce);
         // Those that were stored while there was no connection, too.
         let runs = self.reader.read(OwnedRuns(me)).await?;
         for run_id in runs {
             self.take(ToOwner::Start { run_id });
         }
+        if let Some(work) = self.work.as_ref().filter(|_| !block_runs) {
+            work.registry.give_block_runs_up();
+        }
         Ok(())
     }
 
     fn take(&mut self, message: ToOwner) {
-        let Some(work) = &self.work else { return };
-        match message {
-            // A run that has an actor already is not started again.
-            ToOwner::Start { run_id } => drop(work.registry.start_run(run_id)),
-            ToOwner::Order { call, run_id, order } => {
-                let (context, leader) = (work.context.clone(), work.context.leader.clone());
-                let answer = async move {
-                    let answer = match context.at_work(run_id).await {
-                        Err(problem) => RunAnswer::Problem(problem),
-                        Ok(run) => match order {
-                            RunOrder::Stop { reason, by } => output(run.stop(reason, by)).await,
-                            RunOrder::Describe => output(run.describe()).await,
-                        },
-                    };
-                    leader.iter().for_each(|leader| leader.send(ToLeader::Answer { call, answer: answer.clone() }));
-                };
-                drop(actix::spawn(answer));
-            }
-            ToOwner::Drain => {
-                self.is_draining = true;
-                work.registry.give_runs_up();
-            }
-            ToOwner::Welcome { .. } | ToOwner::Alive => {}
-        }
-    }
-}
-
-/// Shows again and again that this broker can write, as a leader does with its lease: the leader may have taken the runs from a broker that cannot.
-async fn prove(context: BrokerContext) {
-    let mut began = Timestamp::steady();
-    loop {
-        context.brokers.renewed(Some(began.plus_ms(context.lease_ms as i64)));
-        loop {
-            sleep(Duration::from_millis(context.lease_ms / 4)).await;
-            began = Timestamp::steady();
-            if context.store.write_unbounded(Barrier).await.is_ok() {
-                break;
-            }
+        self.is_draining |= matches!(message, ToOwner::Drain) && self.work.is_some();
+        if let Some(work) = &mut self.work {
+            work.take(message);
         }
     }
 }
@@ -402,12 +387,8 @@ fn leader_of(role: &Role, own: &str) -> Option<String> {
     }
 }
 
-async fn output(answer: Answer<RunOutput>) -> RunAnswer {
-    answer.wait().await.map_or_else(RunAnswer::Problem, |run| RunAnswer::Run(Box::new(run)))
-}
-
 /// The next message of the runs; never, if there are none.
-async fn next(messages: Option<&mut UnboundedReceiver<ToLeader>>) -> Option<ToLeader> {
+async fn next(messages: Option<&mut UnboundedReceiver<Outgoing>>) -> Option<Outgoing> {
     match messages {
         Some(messages) => messages.recv().await,
         None => std::future::pending().await,
@@ -429,10 +410,18 @@ async fn deposed(store: Option<Store>) {
     }
 }
 
-async fn send(socket: &mut Framed<BoxedSocket, Codec>, message: &ToLeader) -> Result<(), String> {
-    let text = Message::Text(frame::text(message).into());
-    match timeout(SILENT, socket.send(text)).await {
-        Ok(sent) => sent.map_err(|error| error.to_string()),
+async fn send(socket: &mut Framed<BoxedSocket, Codec>, messages: Vec<Outgoing>) -> Result<(), String> {
+    let send = async {
+        for Outgoing { message, bulk } in messages {
+            let text = Message::Text(frame::text(&message).into());
+            for frame in [Some(text), bulk.map(Message::Binary)].into_iter().flatten() {
+                socket.feed(frame).await?;
+            }
+        }
+        socket.flush().await
+    };
+    match timeout(SILENT, send).await {
+        Ok(sent) => sent.map_err(|error: actix_http::ws::ProtocolError| error.to_string()),
         Err(_) => Err("the leader does not read".to_owned()),
     }
 }
