@@ -9,7 +9,7 @@ use crate::tasks::{self, Raw};
 use serde_json::{Value, json};
 use std::process::Command;
 
-fn now() -> i64 {
+pub fn now() -> i64 {
     chrono::Utc::now().timestamp_millis()
 }
 
@@ -20,12 +20,12 @@ fn comes_at(ms: i64) -> Value {
 }
 
 /// A job that comes once, a little later.
-async fn once(api: &Api, class: &str, ms: i64) -> String {
+pub async fn once(api: &Api, class: &str, ms: i64) -> String {
     job(api, class, comes_at(now() + ms)).await
 }
 
 /// Its run, as soon as it is there.
-async fn ahead(api: &Api, job: &str) -> Value {
+pub async fn ahead(api: &Api, job: &str) -> Value {
     until("the run of the instant", || async { runs(api, job).await.pop() }).await
 }
 

@@ -1,7 +1,7 @@
 //! A run of a block job at a broker that does not lead, with PostgreSQL: calls about it reach that broker through each broker.
 
-use crate::run_owners::Brokers;
 use crate::support::api::{Api, id, requests};
+use crate::support::brokers::Brokers;
 use crate::support::{journey, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,7 +32,6 @@ async fn with_secret(api: &Api, path: &str, secret: &str) -> u16 {
 }
 
 #[test]
-#[ignore = "the leader gives runs of block jobs to no other broker yet"]
 fn calls_about_a_run_reach_its_broker_through_each_broker() {
     journey(async {
         let brokers = Brokers::start_on(2, &[], &TOKENS, Some(ADMIN)).await;
@@ -134,7 +133,6 @@ fn calls_about_a_run_reach_its_broker_through_each_broker() {
 }
 
 #[test]
-#[ignore = "the leader gives runs of block jobs to no other broker yet"]
 fn a_run_goes_its_way_through_each_broker() {
     journey(async {
         let brokers = Brokers::start(2).await;
@@ -167,7 +165,7 @@ fn a_run_goes_its_way_through_each_broker() {
                 assert_eq!((status, &found["found"]), (200, &json!(0)), "{found}");
             }
             // The other broker takes the next turn.
-            let job = api.job("turn", "it.Turn", &json!({})).await;
+            let job = api.job("turn", "it.Turn", &json!({ "NoWorker": "wait" })).await;
             let turn = api.trigger(&job).await;
             assert_eq!(api.post(&format!("/api/v1/runs/{turn}/stop"), &json!({})).await.0, 200);
             assert_eq!(api.delete(&format!("/api/v1/jobs/{job}")).await.0, 204);

@@ -3,94 +3,13 @@
 
 use crate::postgres::verify;
 use crate::support::api::Api;
-use crate::support::postgres::Cluster;
-use crate::support::process::Broker;
+use crate::support::brokers::Brokers;
 use crate::support::receiver::{Got, Receiver, Reply};
 use crate::support::shell::webloom;
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::process::Command;
-
-const LEASE_MS: &str = "1500";
-
-/// Brokers on one server; the first one leads.
-pub struct Brokers {
-    pub all: Vec<(Broker, tempfile::TempDir)>,
-    pub url: String,
-    args: Vec<&'static str>,
-    token: Option<&'static str>,
-    _cluster: Cluster,
-}
-
-impl Brokers {
-    pub async fn start(count: usize) -> Self {
-        Self::start_on(count, &[], &[], None).await
-    }
-
-    /// On a server with these settings; the brokers have these arguments, and the tests this token of an admin.
-    pub async fn start_on(count: usize, settings: &[&str], args: &[&'static str], token: Option<&'static str>) -> Self {
-        let cluster = Cluster::start(settings);
-        let args = [&["--lease-ms", LEASE_MS], args].concat();
-        let mut this = Self { all: Vec::new(), url: cluster.url("webloom", ""), args, token, _cluster: cluster };
-        for _ in 0..count {
-            this.add();
-        }
-        this.execute(count).await;
-        this
-    }
-
-    fn add(&mut self) {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("b.url"), &self.url).expect("written");
-        self.all.push((Broker::start_in(folder.path(), "127.0.0.1:0", &self.args, ""), folder));
-    }
-
-    pub fn api(&self, nth: usize) -> Api {
-        let api = Api::new(&self.all[nth].0.url);
-        match self.token {
-            Some(token) => api.with_token(token),
-            None => api,
-        }
-    }
-
-    pub fn kill(&mut self, nth: usize) {
-        self.all[nth].0.process.kill();
-    }
-
-    pub fn signal(&self, nth: usize, name: &str) {
-        let pid = self.all[nth].0.process.0.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().expect("kill runs").success());
-    }
-
-    /// What the brokers say of each, by their URLs; asked at this one.
-    async fn at(&self, nth: usize) -> HashMap<String, Value> {
-        let (status, list) = self.api(nth).get("/api/v1/brokers").await;
-        assert_eq!(status, 200, "{list}");
-        let list = list.as_array().expect("a list").clone();
-        list.into_iter().map(|broker| (broker["url"].as_str().expect("a URL").to_owned(), broker)).collect()
-    }
-
-    /// The number of open runs of each broker.
-    async fn runs(&self, asked: usize) -> Vec<u64> {
-        let brokers = self.at(asked).await;
-        self.all.iter().map(|(broker, _)| brokers.get(&broker.url).and_then(|found| found["runs"].as_u64()).unwrap_or(0)).collect()
-    }
-
-    /// Waits until so many brokers execute runs.
-    async fn execute(&self, count: usize) {
-        until("brokers that execute runs", || async {
-            let brokers = self.at(self.all.len() - 1).await;
-            (brokers.values().filter(|broker| broker["executes"] == true).count() == count).then_some(())
-        })
-        .await;
-    }
-
-    pub async fn have_runs(&self, asked: usize, expected: &[u64]) {
-        until(&format!("{expected:?} runs"), || async { (self.runs(asked).await == expected).then_some(()) }).await;
-    }
-}
 
 /// A callback job that may run any number of times at once.
 async fn job(api: &Api, name: &str, url: &str, policies: Value) -> String {
@@ -110,7 +29,7 @@ async fn trigger(api: &Api, job: &str, count: usize) -> Vec<String> {
     runs
 }
 
-async fn over(api: &Api, run: &str) -> Value {
+pub async fn over(api: &Api, run: &str) -> Value {
     let states = ["success", "failed", "stopped"];
     until("the end of the run", || async { Some(api.state(run).await).filter(|run| states.iter().any(|s| run["state"] == *s)) }).await
 }

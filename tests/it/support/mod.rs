@@ -5,6 +5,7 @@
 pub mod access_log;
 pub mod api;
 pub mod axe;
+pub mod brokers;
 pub mod browser;
 pub mod certificates;
 pub mod crawl;
