@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(5);
 const PREFIX: &str = "result_";
 /// The key in `meta` of the last term whose leader counts in the database.
-const TERM: &str = "segment_term";
+pub(super) const TERM: &str = "segment_term";
 /// The leader in `segment.writer`. Not its name: it may have owned runs before it led, and then both write for a while.
 const LEADER: &str = "leader";
 

@@ -145,7 +145,7 @@ fn a_store_goes_to_a_server_and_back_and_nothing_is_lost() {
         let mut left_out: Vec<String> =
             cluster.sql("webloom", tables).split(' ').filter(|table| !there.contains_key(*table)).map(ToOwned::to_owned).collect();
         left_out.sort();
-        assert_eq!(left_out, ["__diesel_schema_migrations", "broker", "leader", "package_piece", "run_owner"]);
+        assert_eq!(left_out, ["__diesel_schema_migrations", "broker", "leader", "package_piece", "run_owner", "segment"]);
         copy(text(&first), &url, "").refused(1, "it is not empty: the table ");
         let back = parts(&copy(&url, text(&last), "").ok());
         assert_eq!(back, there, "the second copy equals the first store");

@@ -4,6 +4,7 @@ use super::UNFINISHED;
 use super::tables::{Kind, Table};
 use crate::store::dialect::{COMPATIBLE_KEY, Conn, Database};
 use crate::store::error::StoreError;
+use crate::store::segment_tables::TERM;
 use diesel::connection::DefaultLoadingMode;
 use diesel::deserialize::{self, QueryableByName};
 use diesel::row::{Field as _, NamedRow};
@@ -126,9 +127,9 @@ pub(super) fn all(conn: &mut Conn, table: &Table, mut each: impl FnMut(Row) -> R
     Ok(())
 }
 
-/// The mark of an unfinished copy is not part of its store, and what the migrations of the target noted stays.
+/// The mark of an unfinished copy is not part of its store, and what the migrations and the leader of the target noted stays.
 fn condition(table: &Table) -> String {
-    if table.name == "meta" { format!(" WHERE \"key\" NOT IN ('{UNFINISHED}', '{COMPATIBLE_KEY}')") } else { String::new() }
+    if table.name == "meta" { format!(" WHERE \"key\" NOT IN ('{UNFINISHED}', '{COMPATIBLE_KEY}', '{TERM}')") } else { String::new() }
 }
 
 /// Writes rows.
