@@ -16,7 +16,7 @@ use crate::domain::application::choice::Candidate;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::sites::{Holds, ToBorrower};
 use crate::domain::time::Timestamp;
-use crate::protocol::block_runs::{DomainDelay, FromBlockRun, Peers, ToBlockRun, ToPeer};
+use crate::protocol::block_runs::{FromBlockRun, Peers, ToBlockRun, ToPeer};
 use crate::protocol::ownership::{RunAnswer, ToLeader};
 use crate::protocol::problem::Problem;
 use std::collections::{HashMap, HashSet};
@@ -134,13 +134,6 @@ pub fn take_sites(context: &BrokerContext, message: ToBorrower) {
     for (_, run) in context.addresses.runs.all() {
         held.iter().for_each(|name| run.site_held(Arc::clone(name)));
         run.sites_freed(Arc::clone(&freed));
-    }
-}
-
-/// Runs of other brokers have read that hosts ask for these delays.
-pub fn note_delays(context: &BrokerContext, delays: Vec<DomainDelay>) {
-    for DomainDelay { domain, delay_ms, until } in delays {
-        context.sites.note_delay(domain, delay_ms, until, Timestamp::now());
     }
 }
 

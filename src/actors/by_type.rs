@@ -1,6 +1,6 @@
 //! Finds the type of a message that goes to an actor of another broker.
 
-/// The value for the type that a message has. `None`: it has none of them, which is a mistake in the code, because only handles make messages.
+/// The value for the type that a message has. `None`: the list lacks its type, which is an error in the code, because only handles make messages.
 macro_rules! by_type {
     ($message:expr, $($kind:ty: $pattern:pat => $value:expr),+ $(,)?) => {
         'found: {

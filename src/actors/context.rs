@@ -395,7 +395,7 @@ impl BrokerContext {
     pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
         match self.at_work(identity).await? {
             AtWork::Run(run) => Ok(run),
-            // It has been given to another broker since the edge looked who executes it.
+            // The run was given to another broker after the edge had read its owner.
             AtWork::Elsewhere(run) if run.kind == JobKind::Block => Err(Problem::moving()),
             _ => Err(Problem::conflict("no-queue", format!("run {identity} does not belong to a block job and has no queue"))),
         }

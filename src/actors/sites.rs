@@ -245,6 +245,13 @@ impl Sites {
         }
     }
 
+    /// Notes delays that runs of other brokers have read.
+    pub fn note_delays(&self, delays: Vec<DomainDelay>) {
+        for DomainDelay { domain, delay_ms, until } in delays {
+            self.note_delay(domain, delay_ms, until, Timestamp::now());
+        }
+    }
+
     /// The delays that were noted after the change with this number, and the number of the last change.
     #[must_use]
     pub fn delays_after(&self, number: u64) -> (Vec<DomainDelay>, u64) {

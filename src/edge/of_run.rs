@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How long the owner of a run is taken as it was: longer than between two calls about a run that is used. An owner that has lost the run says so.
+/// How long the owner of a run is taken as it was: longer than between two calls about a run that is used. An owner that has lost the run answers 503.
 const KNOWN: Duration = Duration::from_secs(1);
 /// Number of runs whose owners are kept.
 const MOST: usize = 10_000;
@@ -211,7 +211,7 @@ pub(super) async fn at_standby(
         && let Some(own) = own
         && let Some(run) = named(request.request())
         && own.service.executes(run)
-        // The leader knows who executes it, if it is not known here.
+        // Otherwise the leader knows the owner.
         && own.service.check_lease().is_ok()
     {
         return serve_own(own, request, next).await;

@@ -79,7 +79,7 @@ impl Owners {
     }
 }
 
-/// Claims this id for the caller's token, from now on. A broker that does not lead cannot store a claim: it accepts an id that belongs to nobody.
+/// Claims this id for the caller's token, from now on. A broker that does not lead cannot store a claim: it accepts an id that no token has claimed.
 ///
 /// # Errors
 /// It belongs to another token.

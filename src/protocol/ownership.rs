@@ -19,7 +19,7 @@ pub const SECRET_HEADER: &str = "webloom-link";
 /// The path of the WebSocket.
 pub const PATH: &str = "/api/v1/link";
 
-/// An owner sends so many messages `Alive` in the time in which the leader must get one.
+/// Number of messages `Alive` that an owner sends in the time in which the leader must get one.
 pub const ALIVE_IN_PATIENCE: i64 = 4;
 
 /// From the leader.
@@ -178,7 +178,7 @@ impl ToLeader {
         matches!(self, Self::Peer(ToPeer::Block { .. }))
     }
 
-    /// Whether it is still of use after the connection for which it was made.
+    /// Whether it must still be sent after the connection for which it was made has closed.
     #[must_use]
     pub const fn outlives_connection(&self) -> bool {
         matches!(self, Self::Ended { .. } | Self::Retries { .. } | Self::GivenUp { .. } | Self::Leave | Self::KeepRobots { .. })

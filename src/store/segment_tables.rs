@@ -4,8 +4,8 @@
 //! is deleted: nothing is left for the database to clean up, which single deleted rows would leave.
 //!
 //! Several brokers write: the leader, and those that own runs. Each appends to a segment of its own, and any of them may acknowledge what is in it,
-//! because runs move. So the table `segment` has a row for each: the packs that wait, and who appends. Each transaction adds its changes there, with
-//! its last statement. A segment without packs to which nobody appends stays so, and whoever sees that first drops it.
+//! because runs move. So the table `segment` has a row for each: the number of packs that are not acknowledged, and the writer that appends. Each transaction adds its changes there, with
+//! its last statement. A complete segment without packs never gets any, and the first broker that sees it drops it.
 //!
 //! Rows are locked in one order: that of the owner of runs, that of the leader, `last_segment` in `meta`, then `segment` by its number. The operations
 //! by which the leader gives and takes rights lock its own row first; if an owner begins a segment at this moment, the database ends one of the two
@@ -46,7 +46,7 @@ pub(super) struct SegmentTables {
     current: Option<Current>,
     /// The transaction in progress has begun this segment.
     has_begun: bool,
-    /// There may be segments that nobody needs.
+    /// There may be segments that are not needed any more.
     may_drop: bool,
     /// When one of them was read by others.
     blocked: Option<Instant>,
@@ -75,7 +75,7 @@ impl SegmentTables {
     /// Those of the leader, or of this owner of runs.
     pub(super) fn of(owner: Option<BrokerId>) -> Self {
         let writer = owner.map_or_else(|| LEADER.to_owned(), |broker| broker.to_string());
-        // A leader may have died before it dropped what nobody needs.
+        // A leader may have died before it dropped segments that are not needed.
         Self { writer, current: None, has_begun: false, may_drop: owner.is_none(), blocked: None, roll: ROLL_BYTES }
     }
 
@@ -146,7 +146,7 @@ impl SegmentTables {
         Ok(theirs.load::<Number>(server(conn)?)?.into_iter().map(|Number { number }| number).collect())
     }
 
-    /// Drops the tables that nobody needs, unless somebody reads them: a dump of the database reads every table, for minutes. Then it tries again later.
+    /// Drops the tables that are not needed any more, unless another connection reads them: a dump of the database reads every table, for minutes. Then it tries again later.
     pub(super) fn drop_unneeded(&mut self, conn: &mut Conn) {
         if !self.may_drop || self.blocked.is_some_and(|at| at.elapsed() < PAUSE) {
             return;
@@ -176,7 +176,8 @@ impl SegmentTables {
     }
 }
 
-/// Drops a segment that nobody needs, in a transaction of its own; whether there was one. Its row decides: no other writer has it then.
+/// Drops one segment that is not needed any more, in a transaction of its own. Returns whether there was one. The transaction locks the row of the segment, so no
+/// other writer drops it too.
 fn drop_one(conn: &mut Conn) -> Result<bool, StoreError> {
     let unneeded = "DELETE FROM segment WHERE number = (\
             SELECT number FROM segment WHERE live <= 0 AND writer IS NULL ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED\
@@ -192,13 +193,13 @@ fn drop_one(conn: &mut Conn) -> Result<bool, StoreError> {
     Ok(dropped?)
 }
 
-/// Whoever leads under this term counts in the database.
+/// The leader of this term counts in the database.
 pub(super) fn note_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
     note(conn, TERM, term)
 }
 
 /// A new leader counts the packs of all segments again: a broker of an earlier version, which does not count them here, may have led in between.
-/// Nobody appends under the name of the leader or of a broker without a right any more.
+/// Segments of an earlier leader, and of brokers without a right, are complete.
 pub(super) fn recount(conn: &mut Conn, leadership: &mut Leadership) -> Result<(), StoreError> {
     dialect::begin(conn)?;
     let counted = match dialect::turn(conn, None) {
@@ -221,7 +222,7 @@ pub(super) fn recount(conn: &mut Conn, leadership: &mut Leadership) -> Result<()
 }
 
 fn recount_all(conn: &mut Conn) -> Result<(), StoreError> {
-    // Who begins a segment holds this row too, and then waits for the lock of the table.
+    // A transaction that begins a segment holds this row too, and then waits for the lock of the table.
     let last = format!(
         "INSERT INTO meta (key, value) VALUES ('{LAST_SEGMENT}', '0') \
         ON CONFLICT (key) DO UPDATE SET value = meta.value RETURNING CAST(value AS INTEGER) AS number"

@@ -113,7 +113,7 @@ impl Segments {
         }
     }
 
-    /// The transaction with these changes is committed: deletes what nobody needs any more.
+    /// The transaction with these changes is committed: deletes segments that are not needed any more.
     pub(super) fn committed(&mut self, conn: Option<&mut Conn>, settlement: &Settlement) {
         match (self, conn) {
             (Self::Files(files), _) => files.settle(settlement),

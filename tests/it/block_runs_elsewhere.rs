@@ -105,7 +105,7 @@ fn calls_about_a_run_reach_its_broker_through_each_broker() {
             assert_eq!([asks(WORKER, &mine).await, asks(OTHER_WORKER, &mine).await, asks(WORKER, &mine).await], [204, 403, 204]);
             assert_eq!([asks(WORKER, &id()).await, asks(OTHER_WORKER, &id()).await], [204, 204]);
         }
-        // Nobody gets by with a guess of the secret of the brokers, and no call goes in circles.
+        // A guessed secret of the brokers opens nothing, and no call goes in circles.
         assert_eq!(with_secret(&leader, &queue, "guess").await, 204);
         assert_eq!(with_secret(&owner, &queue, "guess").await, 503);
         // A report reaches the broker of its run, whether it names the run in its header or not.

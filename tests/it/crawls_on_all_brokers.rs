@@ -1,4 +1,4 @@
-//! Crawls on all brokers of a PostgreSQL database: agents, sites and `webloom crawl` are as with one broker, whoever executes a run, and whoever dies.
+//! Crawls on all brokers of a PostgreSQL database: agents, sites and `webloom crawl` are as with one broker, whichever broker executes a run, and whichever dies.
 
 use crate::postgres::verify;
 use crate::support::access_log::{Allowed, check};
@@ -239,13 +239,8 @@ fn is_held(page: usize) -> bool {
 #[test]
 fn a_crawl_outlives_its_broker() {
     journey(async {
-        let mut brokers = Brokers::start_on(2, &[], &TIMES, None).await;
-        let hosts = Hosts::serve(is_held);
-        let _agents: [_; 2] = agents(&brokers);
+        let (mut brokers, hosts, _agents, mut crawled) = crawl_elsewhere().await;
         let leader = brokers.api(0);
-        let mut crawled = Crawled::start(&leader, &brokers.addresses(), &hosts, 0).await;
-        brokers.have_runs(0, &[0, 1]).await;
-        hosts.asked(15).await;
         brokers.kill(1);
         brokers.have_runs(0, &[1, 0]).await;
         hosts.release();
@@ -256,6 +251,17 @@ fn a_crawl_outlives_its_broker() {
         assert_eq!(leader.state(&crawled.run).await["brokerId"], Value::Null);
         verify(&brokers.url);
     });
+}
+
+/// A crawl that the second of two brokers executes, with its agents.
+async fn crawl_elsewhere() -> (Brokers, Hosts, [(Process, tempfile::TempDir); 2], Crawled) {
+    let brokers = Brokers::start_on(2, &[], &TIMES, None).await;
+    let hosts = Hosts::serve(is_held);
+    let agents = agents(&brokers);
+    let crawled = Crawled::start(&brokers.api(0), &brokers.addresses(), &hosts, 0).await;
+    brokers.have_runs(0, &[0, 1]).await;
+    hosts.asked(15).await;
+    (brokers, hosts, agents, crawled)
 }
 
 #[test]
@@ -300,13 +306,8 @@ fn a_crawl_outlives_the_leader() {
 #[test]
 fn a_crawl_leaves_a_broker_that_is_drained() {
     journey(async {
-        let brokers = Brokers::start_on(2, &[], &TIMES, None).await;
-        let hosts = Hosts::serve(is_held);
-        let _agents: [_; 2] = agents(&brokers);
+        let (brokers, hosts, _agents, mut crawled) = crawl_elsewhere().await;
         let leader = brokers.api(0);
-        let mut crawled = Crawled::start(&leader, &brokers.addresses(), &hosts, 0).await;
-        brokers.have_runs(0, &[0, 1]).await;
-        hosts.asked(15).await;
         let text = webloom(&leader.url, &["brokers", "drain", &brokers.all[1].0.url]).ok();
         assert!(text.contains("has no runs any more"), "{text}");
         brokers.have_runs(0, &[1, 0]).await;

@@ -83,7 +83,7 @@ fn is_held(number: usize) -> bool {
     number >= 7
 }
 
-/// Follows the numbers of a site, and notes what it has processed.
+/// Reads the counters of a site, and keeps the last ones.
 struct Numbers {
     name: &'static str,
     first: String,

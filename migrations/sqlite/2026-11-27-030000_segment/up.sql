@@ -4,6 +4,6 @@ CREATE TABLE segment (
     number INTEGER PRIMARY KEY NOT NULL,
     -- The packs that wait for a worker.
     live BIGINT NOT NULL,
-    -- Who appends to it: `leader`, or the broker that owns runs. Absent: nobody does any more.
+    -- The writer that appends to it: `leader`, or a broker that owns runs. Absent: the segment is complete.
     writer TEXT
 );

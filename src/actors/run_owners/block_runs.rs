@@ -288,7 +288,7 @@ impl RunOwners {
         board.borrower_sent(owner, message, now);
         let state = to_store(&board);
         if let Some(name) = name.filter(|_| before.is_some() || state.is_some()) {
-            // As a run of this broker would store what it has learned.
+            // A run of this broker stores such a state in the same way.
             let held_by = board.held_by(&name, now);
             drop(self.context.store.write_unbounded(KeepSite { name, state, held_by, now: Timestamp::now() }));
         }

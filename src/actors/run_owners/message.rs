@@ -101,7 +101,7 @@ impl RunOwnersHandle {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notifies those who wait for the end of a right.
+    /// Wakes the callers of [`Self::is_lost`]: a right has ended.
     pub(super) fn right_ended(&self) {
         self.ended.notify_waiters();
     }
@@ -120,7 +120,7 @@ impl RunOwnersHandle {
         }
     }
 
-    /// Who executes the next run, of a job of this kind; `None`: the leader.
+    /// The broker that executes the next run of a job of this kind; `None`: the leader.
     #[must_use]
     pub fn choose(&self, kind: JobKind) -> Option<BrokerId> {
         self.table().choose(kind == JobKind::Block)

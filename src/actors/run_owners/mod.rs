@@ -9,7 +9,6 @@ mod message;
 
 pub use message::{ControlElsewhere, DrainOwner, ListSites, OwnerDisconnected, OwnerSent, PassToRun, RunOwnersHandle, StartElsewhere};
 
-use super::at_leader;
 use super::context::BrokerContext;
 use super::reply::problem_of;
 use super::run_shell::Control;
@@ -324,7 +323,7 @@ impl Handler<OwnerSent> for RunOwners {
             ToLeader::Peer(message) => self.send_to_peer(broker, message, bulk),
             ToLeader::Sites(message) => self.borrower_sent(broker, message),
             ToLeader::Delays(delays) => {
-                at_leader::note_delays(&self.context, delays);
+                self.context.sites.note_delays(delays);
                 self.send_new_delays();
             }
             ToLeader::KeepRobots { origin, agent, rules, until } => {

@@ -297,7 +297,7 @@ impl<K: Kind> RunShell<K> {
     }
 
     fn give_run_up(&mut self, at_once: bool, ctx: &mut Ctx<K>) {
-        // A write of the end ends, and so does an attempt that has begun and cannot be continued: then the registry hears of it.
+        // A write of the end is finished first, and so is an attempt that another actor cannot continue; after that the registry gets a message.
         if !at_once && (self.run.state == RunState::Running && !K::CONTINUES || self.lifecycle.is_ending()) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What a broker has as long as it owns runs: their actors, and what it knows from the leader.
+//! The state of a broker while it owns runs: their actors, and the state that the leader has sent.
 
 use super::LAST_WRITES;
 use crate::actors::at_leader::{self, Missing};
@@ -99,7 +99,7 @@ impl Work {
                 let sites = Service::new(self.context.clone()).own_sites(&filter);
                 self.leader.send(ToLeader::Answer { call, answer: RunAnswer::Sites(sites) });
             }
-            ToOwner::Delays(delays) => at_leader::note_delays(&self.context, delays),
+            ToOwner::Delays(delays) => self.context.sites.note_delays(delays),
             ToOwner::Welcome { .. } | ToOwner::Alive => {}
         }
     }

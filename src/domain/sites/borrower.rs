@@ -44,7 +44,7 @@ impl Board {
         let Some(here) = self.borrower() else { return };
         here.is_started = false;
         here.wanted.values_mut().for_each(|asked| *asked = None);
-        // The next lender recalls what it needs.
+        // The next lender recalls the sites that it needs.
         for name in std::mem::take(&mut here.leaving) {
             if let Some(stay) = here.stays.get_mut(&name) {
                 stay.phase = Phase::Kept;

@@ -9,7 +9,7 @@
 //! | `Borrow` | a run waits for a site that is not there | the borrower stands in the queue for the site |
 //! | `Lend` | the site is free and the borrower is first in the queue | the site is at the borrower |
 //! | `Recall` | another broker stands in the queue for a lent site | the borrower returns it after the present turn, or after the next one |
-//! | `Return` | the site was recalled, or nobody uses it | the site is at the lender, which lends it to the first in the queue |
+//! | `Return` | the site was recalled, or no run uses it | the site is at the lender, which lends it to the first in the queue |
 //! | `Held`, `Freed` | a hold begins or changes; an operator ends it | holds are known at all boards, wherever their sites are |
 //!
 //! A site at a borrower is *kept*; *recalled*: one more turn is granted, to the run that waits for it; or *spent*: none is granted. A recall during a

@@ -85,7 +85,7 @@ fn a_borrower_lists_only_what_it_has() {
 }
 
 #[test]
-fn a_site_that_nobody_uses_is_returned() {
+fn a_site_that_no_run_uses_is_returned() {
     let (mut lender, mut borrowers) = connected();
     take(&mut borrowers[0], 1, T);
     exchange(&mut lender, &mut borrowers, T);
@@ -249,7 +249,7 @@ fn what_gets_lost_with_a_connection_is_known_after_the_next_one() {
     assert!(!take(&mut borrowers[0], 1, T), "the connection has not begun");
     let messages = exchange(&mut lender, &mut borrowers, T);
     assert!(matches!(&messages[..], [ToBorrower::Start(..), ToBorrower::Lend(..)]), "it asks again: {messages:?}");
-    // A site and a recall get lost, and with the site what it has asked for.
+    // A site, its recall and a request for a site get lost.
     let now = T.plus_ms(1_000);
     assert!(take(&mut borrowers[0], 1, now) && !take(&mut lender, 9, now));
     assert!(matches!(&lender.for_borrowers(now)[..], [(_, ToBorrower::Recall(_))]));

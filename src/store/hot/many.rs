@@ -185,7 +185,7 @@ impl QueryFragment<Pg> for InsertPacks<'_> {
 
 by_text!(InsertPacks<'_>);
 
-/// Adds packs to the counts of segments, and notes to which of them nobody appends any more. Returns whether the leader counts too, and whether one of
+/// Adds packs to the counts of segments, and notes which of them are complete. Returns whether the leader counts too, and whether one of
 /// the segments has no packs and no writer then.
 pub(in crate::store) fn count_packs(conn: &mut PgConn, changes: &BTreeMap<i32, (i64, bool)>) -> Result<(bool, bool), StoreError> {
     let count = CountPacks {

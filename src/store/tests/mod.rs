@@ -197,6 +197,24 @@ fn ack((run, epoch): &(Run, i64), seqs: &[u32]) -> Ack {
     Ack { no: run.no, epoch: *epoch, seqs: seqs.to_vec(), push: Vec::new(), now: T }
 }
 
+/// The end of a run that is stopped.
+fn stopped((run, epoch): &(Run, i64), now: Timestamp) -> FinishRun {
+    FinishRun {
+        no: run.no,
+        epoch: *epoch,
+        state: RunState::Stopped,
+        reason: None,
+        counters: Counters::default(),
+        block_times: 0,
+        start_time: None,
+        start_returned: false,
+        result: None,
+        follow: false,
+        by: None,
+        now,
+    }
+}
+
 fn segment_files(config: &StoreConfig) -> Vec<String> {
     let mut names: Vec<String> = match config.database.file() {
         Some(path) => {

@@ -172,24 +172,10 @@ fn writers_beside_the_cleaning() {
         let job = stored_job(&store, "a", Keep::default()).await;
         let mut nos = Vec::new();
         for n in 0..2_000 {
-            let (run, epoch) = run(&store).await;
-            store.write(push(&(run.clone(), epoch), 0..20)).await.expect("pushed");
-            nos.push(run.no);
-            let finish = FinishRun {
-                no: run.no,
-                epoch,
-                state: RunState::Stopped,
-                reason: None,
-                counters: Counters::default(),
-                block_times: 0,
-                start_time: None,
-                start_returned: false,
-                result: None,
-                follow: false,
-                by: None,
-                now: Timestamp(n),
-            };
-            store.write(finish).await.expect("ended");
+            let owned = run(&store).await;
+            store.write(push(&owned, 0..20)).await.expect("pushed");
+            nos.push(owned.0.no);
+            store.write(stopped(&owned, Timestamp(n))).await.expect("ended");
         }
         for clean in [false, true] {
             let deleting = store.clone();

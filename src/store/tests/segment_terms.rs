@@ -88,7 +88,7 @@ fn an_owner_goes_on_when_another_broker_takes_over() {
 }
 
 #[test]
-fn nobody_takes_over_while_an_owner_begins_a_segment() {
+fn no_broker_takes_over_while_an_owner_begins_a_segment() {
     with_owner(100, |leader, owner, broker, config| async move {
         let own = run_of(&leader, &owner, broker).await;
         owner.write(push(&own, 0..2)).await.expect("pushed");

@@ -74,20 +74,7 @@ fn a_run_that_is_stopped_gives_its_results_up() {
         }
         assert_eq!(segment_files(&config), ["1.seg", "2.seg", "3.seg"]);
         let counters = Counters { left: 0, success: 4, error: 2, total: 6 };
-        let finish = FinishRun {
-            no: owned.0.no,
-            epoch: owned.1,
-            state: RunState::Stopped,
-            reason: Some("enough".into()),
-            counters,
-            block_times: 2,
-            start_time: None,
-            start_returned: false,
-            result: None,
-            follow: false,
-            by: None,
-            now: T,
-        };
+        let finish = FinishRun { reason: Some("enough".into()), counters, block_times: 2, ..stopped(&owned, T) };
         store.write(finish).await.expect("finished");
         assert_eq!(segment_files(&config), ["3.seg"]);
         let stored = store.read(GetRun(owned.0.identity)).await.expect("read").expect("the run");

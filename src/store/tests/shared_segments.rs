@@ -125,7 +125,7 @@ fn two_writers_acknowledge_what_the_other_has_stored() {
         assert_eq!(segments(&config), [2, 4, 5]);
         owner.write(ack(&own, &[0, 1])).await.expect("acknowledged");
         assert_eq!(segments(&config), [4, 5]);
-        // What nobody waits for goes when its writer begins the next one.
+        // A segment without waiting packs goes when its writer begins the next one.
         fill(&leader, &other, 2..3).await;
         assert_eq!(segments(&config), [5, 6]);
         fill(&owner, &own, 3..4).await;
@@ -202,22 +202,8 @@ fn a_segment_of_a_broker_that_lost_its_right_goes_when_it_is_acknowledged() {
         assert_eq!(segments(&config), [3]);
         // A run that gives its results up.
         leader.write(RevokeOwnership { broker }).await.expect("revoked");
-        let (run, epoch) = leader.write(AdoptRun { identity: own.0.identity }).await.expect("adopted");
-        let end = FinishRun {
-            no: run.no,
-            epoch,
-            state: RunState::Stopped,
-            reason: None,
-            counters: Counters::default(),
-            block_times: 0,
-            start_time: None,
-            start_returned: false,
-            result: None,
-            follow: false,
-            by: None,
-            now: T,
-        };
-        leader.write(end).await.expect("finished");
+        let adopted = leader.write(AdoptRun { identity: own.0.identity }).await.expect("adopted");
+        leader.write(stopped(&adopted, T)).await.expect("finished");
         assert_eq!(segments(&config), Vec::<i32>::new());
     });
 }
@@ -245,7 +231,7 @@ fn a_leader_that_gives_up_its_own_right_goes_on() {
     });
 }
 
-/// Keeps its transaction open until it is told to go on.
+/// Keeps its transaction open until the test sends a signal.
 pub(super) struct Pause {
     began: mpsc::Sender<()>,
     go_on: std::sync::Mutex<mpsc::Receiver<()>>,
@@ -367,7 +353,7 @@ fn what_a_writer_left_without_packs_is_dropped_by_the_next_one() {
         assert_eq!(segments(&config), [4, 5]);
         let leader = Store::lead(&config, take_over(&config)).expect("it leads");
         leader.write(Barrier).await.expect("written");
-        assert_eq!(segments(&config), [5], "nobody appends to it, but a pack waits");
+        assert_eq!(segments(&config), [5], "it is complete, but a pack waits");
     });
 }
 

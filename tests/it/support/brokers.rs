@@ -88,7 +88,7 @@ impl Brokers {
         self.all.iter().map(|(broker, _)| brokers.get(&broker.url).and_then(|found| found["runs"].as_u64()).unwrap_or(0)).collect()
     }
 
-    /// Waits until so many brokers execute runs.
+    /// Waits until this number of brokers execute runs.
     pub async fn execute(&self, count: usize) {
         until("brokers that execute runs", || async {
             let brokers = self.at(self.all.len() - 1).await;
