@@ -92,6 +92,13 @@ mod planned {
 #[cfg(all(test, feature = "faults"))]
 pub(crate) use planned::plan;
 
+/// Each unit test with a store holds this: planned faults affect the whole process, so only one such test may run at a time.
+#[cfg(all(test, feature = "broker"))]
+pub(crate) fn only_test_with_a_store() -> std::sync::MutexGuard<'static, ()> {
+    static ONLY: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONLY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// This place is passed. True if the plan wants it to fail; it may also not return at all.
 #[cfg(feature = "broker")]
 #[must_use]

@@ -74,6 +74,7 @@ pub fn problem_of(error: &StoreError) -> Problem {
     match error {
         StoreError::Busy => Problem::busy("write queue is full; retry later"),
         StoreError::NotLeading => Problem::standby(None),
+        StoreError::Closed => Problem::ending(),
         StoreError::Stale => Problem::busy("another broker owns the run"),
         StoreError::Conflict(what) => Problem::conflict("conflict", what.clone()),
         StoreError::NotFound => Problem::not_found("not found in the store"),

@@ -27,6 +27,9 @@ pub enum StoreError {
     /// The database cannot store this value. Nothing was done.
     #[error("{0}")]
     NotStorable(String),
+    /// This broker ends, and has closed the store. Nothing was done.
+    #[error("the store is closed, because this broker ends")]
+    Closed,
     /// The server of the database cannot be reached. Nothing was done; it may be back soon.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),

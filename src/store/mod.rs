@@ -324,7 +324,7 @@ impl Store {
             return Err(StoreError::Failed(format!("only the leader may write {}", std::any::type_name::<O>())));
         }
         if !front.connected() {
-            return Err(StoreError::Failed("the store is closed".into()));
+            return Err(StoreError::Closed);
         }
         let (entry, answer) = op::Entry::boxed(op, waiting);
         // The mailbox is unbounded for this message; the gauge limits the queue.

@@ -209,7 +209,7 @@ impl Handler<Enqueue> for Persistence {
     type Result = ();
     fn handle(&mut self, Enqueue(mut queued): Enqueue, ctx: &mut Context<Self>) {
         if self.closing.is_some() || self.closed {
-            queued.fail(StoreError::Failed("the store is closed".into()));
+            queued.fail(StoreError::Closed);
             return queued.answer();
         }
         if queued.can_wait() {

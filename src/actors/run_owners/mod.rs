@@ -146,7 +146,7 @@ impl RunOwners {
                 Ok(term) if is_connected => this.welcome(broker, term, joins, ctx),
                 // Its connection is lost already: it is as one that must connect again.
                 Ok(Some(term)) => this.context.run_owners.table().expect(broker, term, this.reconnection()),
-                Ok(None) | Err(StoreError::NotLeading) => {}
+                Ok(None) | Err(StoreError::NotLeading | StoreError::Closed) => {}
                 Err(error) => {
                     log::error!("failed to let a broker own runs broker_id={broker} error={error}");
                     joins.sender.send(Frame::Close(problem_of(&error).detail));
@@ -198,7 +198,7 @@ impl RunOwners {
             this.revoking.remove(&broker);
             match revoked {
                 Ok(count) => log::info!("broker owns no runs any more broker_id={broker} taken_back={count}"),
-                Err(StoreError::NotLeading) => {}
+                Err(StoreError::NotLeading | StoreError::Closed) => {}
                 Err(error) => {
                     log::error!("failed to take the runs of a broker back, trying again broker_id={broker} error={error}");
                     ctx.run_later(Duration::from_secs(1), move |this, ctx| {
@@ -221,7 +221,7 @@ impl RunOwners {
                 Ok(true) => context.registry().take_runs_back(vec![identity]),
                 // It has ended, or was withdrawn.
                 Ok(false) => context.addresses.elsewhere.remove(identity),
-                Err(StoreError::NotLeading) => {}
+                Err(StoreError::NotLeading | StoreError::Closed) => {}
                 // It comes back with all others when the owner has given up the last one.
                 Err(error) => log::warn!("failed to take a run back run_id={identity} error={error}"),
             }

@@ -141,6 +141,7 @@ impl<K: Kind> Started<K> {
 }
 
 fn on_stage(kind: JobKind, change: impl FnOnce(&mut Run), test: impl AsyncFnOnce(Stage)) {
+    let _only = crate::fault::only_test_with_a_store();
     let folder = tempfile::tempdir().expect("a folder");
     actix::System::new().block_on(async {
         let store = Store::open(&StoreConfig::new(folder.path().join("test.db"))).expect("a store");

@@ -78,9 +78,7 @@ fn with_store<F: Future<Output = ()>>(test: impl FnOnce(Store, StoreConfig) -> F
 }
 
 fn with_segments<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, StoreConfig) -> F) {
-    // One at a time, because planned faults affect the whole process.
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _only = crate::fault::only_test_with_a_store();
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&folder);
     actix::System::new().block_on(async {
