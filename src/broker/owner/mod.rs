@@ -359,7 +359,7 @@ impl Owner {
             self.edge.own_runs.begin(&self.edge, Service::new(work.context.clone()));
             self.work = Some(work);
         }
-        self.work.iter_mut().for_each(Work::announce);
+        self.work.iter_mut().for_each(|work| work.announce(block_runs));
         // Those that were stored while there was no connection, too.
         let runs = self.reader.read(OwnedRuns(me)).await?;
         for run_id in runs {

@@ -29,6 +29,8 @@ pub(super) struct Work {
     missing: Missing,
     /// The number of the last delay of a domain that the leader knows.
     delays: u64,
+    /// The leader knows block runs. One of an earlier version does not.
+    block_runs: bool,
 }
 
 impl Work {
@@ -36,7 +38,7 @@ impl Work {
         let (leader, messages) = LeaderLink::new();
         let context = context.with_leader(leader.clone());
         let registry = Registry::start_of_owner(&context);
-        Self { term, context, registry, leader, messages, missing: Missing::default(), delays: 0 }
+        Self { term, context, registry, leader, messages, missing: Missing::default(), delays: 0, block_runs: false }
     }
 
     /// Ends all actors. Returns the messages that were not sent.
@@ -56,19 +58,24 @@ impl Work {
     }
 
     /// There is a new connection to the leader, which gets the state of the runs again.
-    pub(super) fn announce(&mut self) {
+    pub(super) fn announce(&mut self, block_runs: bool) {
         let unsent = self.unsent();
-        self.delays = 0;
+        (self.delays, self.block_runs) = (0, block_runs);
         self.context.connected_at.store(Timestamp::steady().0, Relaxed);
         let board = self.context.sites.board().lender_connected(Timestamp::steady());
-        board.into_iter().for_each(|message| self.leader.send(ToLeader::Sites(message)));
+        board.into_iter().filter(|_| block_runs).for_each(|message| self.leader.send(ToLeader::Sites(message)));
         unsent.into_iter().for_each(|message| self.leader.send(message));
-        at_leader::announce_all(&self.context);
+        if block_runs {
+            at_leader::announce_all(&self.context);
+        }
     }
 
     /// Sends what the board of sites has for the leader. To be called every few hundredths of a second.
     pub(super) fn lend(&mut self) {
         self.missing.look(&self.context);
+        if !self.block_runs {
+            return;
+        }
         let messages = self.context.sites.board().for_lender(Timestamp::steady());
         messages.into_iter().for_each(|message| self.leader.send(ToLeader::Sites(message)));
         let (delays, last) = self.context.sites.delays_after(self.delays);
