@@ -58,21 +58,7 @@ fn a_run_goes_with_its_blocks_in_steps() {
         let (big, other) = (run(&store).await, run(&store).await);
         store.write(push(&big, 0..250)).await.expect("pushed");
         store.write(push(&other, 0..3)).await.expect("pushed");
-        let finish = FinishRun {
-            no: big.0.no,
-            epoch: big.1,
-            state: RunState::Stopped,
-            reason: None,
-            counters: Counters::default(),
-            block_times: 0,
-            start_time: None,
-            start_returned: false,
-            result: None,
-            follow: false,
-            by: None,
-            now: T,
-        };
-        store.write(finish).await.expect("ended");
+        store.write(stopped(&big, T)).await.expect("ended");
         let mut steps = 0;
         while store.write(DeleteRuns(vec![big.0.no])).await.expect("deleted").runs == 0 {
             steps += 1;
