@@ -87,6 +87,7 @@ impl Standby {
             last: None,
             blocked_since: None,
             told: None,
+            beats_at_one_address: 0,
             every: if config.database.file().is_some() { LOOK } else { LOOK_AT_SERVER },
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
@@ -153,6 +154,9 @@ async fn follow_tokens(edge: Edge) {
     }
 }
 
+/// After so many beats the leader is another broker, and not an earlier process of this one whose lease has not ended yet.
+const AT_ONE_ADDRESS: u32 = 10;
+
 /// The thread that watches the leader.
 struct Vigil {
     candidate: Candidate,
@@ -165,6 +169,8 @@ struct Vigil {
     every: Duration,
     /// The last logged error, so that it is logged once.
     told: Option<StoreError>,
+    /// Beats one after another at which the leader had the address of this broker.
+    beats_at_one_address: u32,
 }
 
 impl Vigil {
@@ -213,6 +219,16 @@ impl Vigil {
         // A command that leads the store meanwhile has no address.
         let leader = self.last.as_ref().map(|lease| lease.url.clone()).filter(|url| !url.is_empty());
         let term = self.last.as_ref().map_or(0, |lease| lease.lease.term);
+        let is_own = leader.as_deref().is_some_and(|url| url == self.brokers.me.url);
+        self.beats_at_one_address = if is_own { self.beats_at_one_address.saturating_add(1) } else { 0 };
+        if self.beats_at_one_address == AT_ONE_ADDRESS
+            && let Some(url) = &leader
+        {
+            log::warn!(
+                "the leader has the address of this broker, so this one can pass no calls on and executes no runs url={url}: start each broker with \
+                --advertise and an address of its own"
+            );
+        }
         if self.brokers.set(Role::Standby { leader: leader.clone(), term, can_read }) {
             log::info!("standing by leader={} term={term} can_read={can_read}", leader.as_deref().unwrap_or("none yet"));
         }

@@ -9,7 +9,7 @@ use super::access::Admission;
 use super::error::Failure;
 use super::ws::{relay, wants_socket};
 use crate::protocol::brokers::BrokerRole;
-use crate::protocol::ownership::SECRET_HEADER;
+use crate::protocol::ownership::{SECRET_HEADER, URL_HEADER};
 use crate::protocol::problem::Problem;
 use actix_service::ServiceExt as _;
 use actix_tls::connect::Connection as TcpConnection;
@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use url::{Host, Url};
 
 /// The header of a call that a standby passed on. Another standby refuses it, so that no call goes round in circles.
@@ -52,6 +53,8 @@ const OF_CONNECTION: [HeaderName; 11] = [
 ];
 /// How long another broker may need to accept a connection.
 const CONNECT: Duration = Duration::from_secs(3);
+/// How long another broker may need to answer a call that asks nothing: less than it waits for the link itself.
+const REACH: Duration = Duration::from_secs(2);
 /// How long the addresses of the standbys are taken as they were.
 const KNOWN: Duration = Duration::from_secs(2);
 
@@ -167,6 +170,24 @@ pub(super) async fn pass_on(edge: &Edge, to: Receiver, request: &HttpRequest, bo
         Some(length) => SizedStream::new(length, body).boxed(),
         None => BodyStream::new(body).boxed(),
     }))
+}
+
+/// Checks that calls about the runs of a broker can be passed on to it, at the address that it names. One of an earlier version names none.
+///
+/// # Errors
+/// No broker answers there.
+pub(super) async fn must_reach(request: &HttpRequest) -> Result<(), Problem> {
+    let Some(url) = request.headers().get(URL_HEADER).and_then(|url| url.to_str().ok()) else { return Ok(()) };
+    let Some(client) = request.app_data::<awc::Client>() else { return Err(Problem::internal()) };
+    let why = match timeout(REACH, client.get(format!("{url}/healthz")).send()).await {
+        Ok(Ok(answer)) if answer.status().is_success() => return Ok(()),
+        Ok(Ok(answer)) => format!("it answers {}", answer.status().as_u16()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", REACH.as_secs()),
+    };
+    // The broker tries again and again, and logs it once.
+    log::debug!("the leader cannot reach a broker, so it gives it no runs url={url} reason={why}");
+    Err(Problem::invalid(URL_HEADER, format!("the leader cannot reach the broker at {url}: {why}")))
 }
 
 fn length_of(headers: &HeaderMap) -> Option<u64> {

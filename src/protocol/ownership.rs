@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// The header with the secret of the database: only a program that reads the database knows it. A broker sends it when it opens the link, and the
 /// leader with calls that it passes on to the owner of a run.
 pub const SECRET_HEADER: &str = "webloom-link";
+/// The header with the address of the broker that opens the link. The leader must reach it there; one of an earlier version does not send it.
+pub const URL_HEADER: &str = "webloom-url";
 /// The path of the WebSocket.
 pub const PATH: &str = "/api/v1/link";
 

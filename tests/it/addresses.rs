@@ -1,6 +1,6 @@
 //! Where a broker listens, and where others are told to find it.
 
-use crate::support::process::{Broker, WEBLOOM};
+use crate::support::process::{Broker, WEBLOOM, database};
 use crate::support::{api::Api, journey};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn start(folder: &Path, listen: &str, more: &[&str]) -> Child {
+/// A broker whose warnings and output can be read.
+pub fn start(folder: &Path, listen: &str, more: &[&str]) -> Child {
     let mut command = Command::new(WEBLOOM);
-    command.args(["broker", "--listen", listen, "--database"]).arg(folder.join("b.db")).args(more);
+    command.args(["broker", "--listen", listen, "--database"]).arg(database(folder)).args(more);
     command.env_remove("WEBLOOM_TOKEN").env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it starts")
 }

@@ -1,15 +1,18 @@
 //! Brokers that do not lead execute runs of callback jobs, with PostgreSQL: who executes what, and what becomes of it when a broker is killed,
 //! hangs, ends, is drained or leads.
 
+use crate::addresses::start;
 use crate::postgres::verify;
 use crate::support::api::Api;
 use crate::support::brokers::Brokers;
+use crate::support::process::Process;
 use crate::support::receiver::{Got, Receiver, Reply};
 use crate::support::shell::webloom;
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
 
 /// A callback job that may run any number of times at once.
 async fn job(api: &Api, name: &str, url: &str, policies: Value) -> String {
@@ -261,5 +264,29 @@ fn a_broker_that_ends_hands_its_runs_over() {
         let socket = leader.request(reqwest::Method::GET, "/api/v1/link").header("upgrade", "websocket").header("webloom-link", "guess");
         assert_eq!(leader.send(socket).await.0, 401);
         receiver.stop().await;
+    });
+}
+
+#[test]
+fn a_broker_at_an_address_of_no_use_executes_no_runs_and_says_why() {
+    journey(async {
+        let brokers = Brokers::start(1).await;
+        let leader = brokers.all[0].0.url.clone();
+        let nowhere = "http://127.0.0.1:1".to_owned();
+        let hint = "start this broker with --advertise and an address that the other brokers reach";
+        let unreachable = format!("the leader at {leader} cannot reach this broker at {nowhere}: {hint}");
+        for (address, why) in [(nowhere, unreachable), (leader.clone(), "the leader has the address of this broker".to_owned())] {
+            let folder = tempfile::tempdir().expect("a folder");
+            std::fs::write(folder.path().join("b.url"), &brokers.url).expect("written");
+            // Warnings alone, so that what is not read does not fill the pipe.
+            let mut second = Process(start(folder.path(), "127.0.0.1:0", &["--lease-ms", "1500", "--advertise", &address]));
+            let log = BufReader::new(second.0.stderr.take().expect("piped"));
+            let said = tokio::task::spawn_blocking(move || log.lines().map_while(Result::ok).find(|line| line.contains(&why)).is_some());
+            assert!(said.await.expect("it is read"), "it ended");
+            let (status, list) = brokers.api(0).get("/api/v1/brokers").await;
+            assert_eq!(status, 200, "{list}");
+            let executing = list.as_array().expect("a list").iter().filter(|broker| broker["executes"] == true);
+            assert_eq!(executing.map(|broker| &broker["role"]).collect::<Vec<_>>(), ["leader"], "{list}");
+        }
     });
 }

@@ -12,7 +12,7 @@ use crate::config::broker::BrokerConfig;
 use crate::domain::time::Timestamp;
 use crate::edge::{Edge, forward};
 use crate::protocol::frame;
-use crate::protocol::ownership::{ALIVE_IN_PATIENCE, PATH, SECRET_HEADER, ToLeader, ToOwner};
+use crate::protocol::ownership::{ALIVE_IN_PATIENCE, PATH, SECRET_HEADER, ToLeader, ToOwner, URL_HEADER};
 use crate::service::Service;
 use crate::store::{Barrier, LinkSecret, OwnedRuns, Ownership, Store, StoreError};
 use crate::telemetry::Telemetry;
@@ -134,7 +134,7 @@ impl Owner {
                         drop(self.end_work().await);
                     }
                     if logged != why {
-                        log::info!("not connected to the leader, trying again reason={why}");
+                        log::warn!("not connected to the leader, trying again reason={why}");
                         logged = why;
                     }
                 }
@@ -216,11 +216,17 @@ impl Owner {
             Ok(None) => return Err(Over::Lost("the leader has not stored its secret yet".to_owned())),
             Err(error) => return Err(Over::Lost(error.to_string())),
         };
-        let request = self.client.ws(format!("{leader}{PATH}")).max_frame_size(crate::protocol::MAX_FRAME).header(SECRET_HEADER, secret);
+        let own = self.brokers.me.url.as_str();
+        let request = self.client.ws(format!("{leader}{PATH}")).max_frame_size(crate::protocol::MAX_FRAME);
+        let request = request.header(SECRET_HEADER, secret).header(URL_HEADER, own);
         match timeout(CONNECT, request.connect()).await {
             Ok(Ok((_, socket))) => Ok(socket),
             // A leader of an earlier version executes all runs by itself, whoever owned them.
             Ok(Err(WsClientError::InvalidResponseStatus(StatusCode::NOT_FOUND))) => Err(Over::Revoked),
+            Ok(Err(WsClientError::InvalidResponseStatus(StatusCode::UNPROCESSABLE_ENTITY))) => {
+                let hint = "start this broker with --advertise and an address that the other brokers reach";
+                Err(Over::Lost(format!("the leader at {leader} cannot reach this broker at {own}: {hint}")))
+            }
             Ok(Err(error)) => Err(Over::Lost(format!("{leader}: {error}"))),
             Err(_) => Err(Over::Lost(format!("{leader}: no response"))),
         }

@@ -13,6 +13,7 @@ use super::Edge;
 use super::access::refused;
 use super::auth::{self, Caller, Need, allow_peer};
 use super::error::Failure;
+use super::forward::must_reach;
 use super::http::node::{address_of, check_facts, node_id};
 use super::http::portal;
 use super::live::{Inside, Viewer};
@@ -71,11 +72,11 @@ pub fn routes() -> Vec<Resource> {
                 .only_leader()
                 .description(
                     "The WebSocket of another broker of the same database, which executes runs. Only a program that can read the database \
-                    has the secret that this call needs. It is not for clients.",
+                    has the secret that this call needs. The leader must reach the broker at the address in `webloom-url`. It is not for clients.",
                 )
                 .admits(admit_owner, refused)
                 .answers_nothing(101, "The socket is open.")
-                .may_fail(&[400, 401, 503])
+                .may_fail(&[400, 401, 422, 503])
         }),
         resource("/live").get(live_socket, |op| {
             op.named("openLiveSocket")
@@ -146,6 +147,7 @@ pub async fn owner_socket(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     check_upgrade(&request)?;
+    must_reach(&request).await?;
     owner::open(&edge, &caller, &request, stream)
 }
 
