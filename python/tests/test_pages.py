@@ -113,11 +113,16 @@ def test_a_response_has_what_a_page_has() -> None:
 def test_a_request_says_only_what_there_is_to_say() -> None:
     assert Request("http://a/").to_json(0) == {"url": "http://a/"}
     request = Request(
-        "http://a/", "other", method="POST", body="b", key="k", priority=-7, dont_filter=True, meta={"m": 1}, headers={"A": "b"}
+        "http://a/", "other", method="POST", body="b", key="k", priority=-7, meta={"m": 1}, headers={"A": "b"}
     )
     said = request.to_json(3)
     assert said.pop("depth") == 3
     assert Request.from_json(said) == request
+    # A repetition has a key of its own, so that a call that is sent again does not put it into the queue twice.
+    again = Request("http://a/", key="k", dont_filter=True)
+    first, second = again.to_json(0), again.to_json(0)
+    assert first.pop("key") != second.pop("key")
+    assert first == second == {"url": "http://a/", "dontFilter": True}
     for wrong in ("ftp://a/", "http://", "/a", "mailto:a@b", "http://a/" + "x" * 9000, "http://[a"):
         with pytest.raises(ValueError):  # noqa: PT011, the text differs
             Request(wrong).to_json(0)

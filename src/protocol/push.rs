@@ -64,7 +64,7 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(length(max = MOST_KEY)))]
     pub key: Option<String>,
-    /// A deliberate repetition: it is not compared with the seen requests of the run.
+    /// A deliberate repetition: it is not compared with the seen requests of the run, except by its key.
     #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "or_default")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<bool>"))]
     pub dont_filter: bool,
@@ -338,7 +338,7 @@ fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Finge
     let is_start = checked.depth.unwrap_or(0) == 0 && checked.redirected_from.as_ref().is_none_or(Vec::is_empty);
     origins.add(Origin::text_of(&url), is_start);
     let id = match (&checked.dont_filter, &checked.key) {
-        (Some(true), _) => Fingerprint::unique(),
+        (Some(true), None) => Fingerprint::unique(),
         (_, Some(key)) if key.chars().count() > MOST_KEY => {
             return Err(Problem::invalid("key", format!("must be at most {MOST_KEY} characters")));
         }

@@ -38,14 +38,16 @@ fn an_echo_loses_its_old_id() {
 fn the_same_request_has_the_same_id() {
     let batch = push(
         r##"[{"url":"http://A/x#1"},{"url":"http://a/x","method":"get"},{"url":"http://a/x","method":"POST"},
-            {"url":"http://a/1","key":"k"},{"url":"http://a/2","key":"k"},{"url":"http://a/2","key":"k","dontFilter":true}]"##,
+            {"url":"http://a/1","key":"k"},{"url":"http://a/2","key":"k"},{"url":"http://a/2","key":"k","dontFilter":true},
+            {"url":"http://a/3","dontFilter":true},{"url":"http://a/3","dontFilter":true},{"url":"http://a/3"}]"##,
     )
     .expect("a push");
     let ids: Vec<_> = batch.requests.iter().map(|r| r.id).collect();
     assert_eq!(ids[0], ids[1]);
     assert_ne!(ids[0], ids[2]);
-    assert_eq!(ids[3], ids[4]);
-    assert_ne!(ids[4], ids[5]);
+    assert_eq!((ids[3], ids[4]), (ids[4], ids[5]), "a call that is sent again has the same keys");
+    let of_one_url: std::collections::HashSet<_> = ids[6..].iter().collect();
+    assert_eq!(of_one_url.len(), 3, "repetitions are not compared");
 }
 
 #[test]

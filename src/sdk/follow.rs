@@ -12,6 +12,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::push::{MOST_REQUEST, MOST_REQUESTS, MOST_URL, Pushed, Request};
 use bytes::Bytes;
 use url::Url;
+use uuid::Uuid;
 
 /// Bytes of one call: well below the broker's limit.
 const CALL: usize = 8 << 20;
@@ -141,6 +142,10 @@ impl<'r> Follow<'r> {
         }
         request.depth = depth;
         request.request_id = None;
+        if request.dont_filter {
+            // A call that is repeated, because its answer was lost, does not put the request into the queue twice.
+            request.key = Some(Uuid::new_v4().simple().to_string());
+        }
         let id = request.check()?;
         if !request.dont_filter && !self.is_new(hash(id)) {
             return Ok(Took::Known);
@@ -270,6 +275,8 @@ mod tests {
             let body: Vec<Request> = serde_json::from_slice(&follow.bodies(CALL)[0]).expect("JSON");
             assert_eq!(body.iter().map(|r| r.depth).collect::<Vec<_>>(), [2, 2, 2]);
             assert_eq!(body[0].url, "http://a/x#1");
+            let keys: Vec<_> = body.iter().map(|request| request.key.clone()).collect();
+            assert!(keys[0].is_none() && keys[1].is_some() && keys[1] != keys[2], "{keys:?}");
         });
     }
 

@@ -75,7 +75,7 @@ impl RunContext {
     }
 
     /// Pushes requests from outside a page: from `start`, if they are too many to return, or from elsewhere. They are on disk when it
-    /// returns. It may be repeated: the run drops known requests, but not those with `dont_filter`.
+    /// returns. After an error it may be called again: the run drops known requests, but not those with `dont_filter`.
     ///
     /// # Errors
     /// [`Error::Request`] names a request that is not allowed; earlier batches of a thousand are pushed by then. [`Error::RunOver`]. Any

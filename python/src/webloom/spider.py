@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import sys
+import uuid
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -93,7 +94,8 @@ class Request:
             if value is not None:
                 out[name] = value
         if self.dont_filter:
-            out["dontFilter"] = True
+            # With a key, a call that is repeated because its answer was lost does not put the request into the queue twice.
+            out.update(dontFilter=True, key=uuid.uuid4().hex)
         if self.callback is not None:
             name = self.callback if isinstance(self.callback, str) else getattr(self.callback, "__name__", "")
             if name != "parse":
