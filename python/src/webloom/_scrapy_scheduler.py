@@ -370,6 +370,8 @@ class FleetScheduler(BaseScheduler):
             "MaxRedirects": "0",
             "MaxUrlLength": "0",
             "MaxRepeatedSegments": "0",
+            # A page is done when all that it led to is in the queue: a full queue would stop the crawl.
+            "MaxPending": str(2**63 - 1),
             **self._properties,
         }
         return {"name": name, "group": _GROUP, "jobType": "block", "properties": properties}
