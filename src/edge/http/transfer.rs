@@ -2,7 +2,7 @@
 
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
-use crate::edge::body::{MAX_JSON, read};
+use crate::edge::body::{parse, read};
 use crate::edge::error::Failure;
 use crate::edge::masks::shown;
 use crate::edge::route::{Resource, resource};
@@ -20,6 +20,11 @@ use serde_json::Value;
 
 /// The media type of YAML (RFC 9512).
 const YAML: &str = "application/yaml";
+/// The largest file of jobs: some 20,000 of them.
+const MOST_BODY: usize = 8 << 20;
+/// The memory that a parsed file takes at most, as a multiple of its size: a number of one digit and its comma become 32 bytes of a list that may
+/// have grown to twice its length.
+const PARSED: usize = 32;
 
 /// Routes of this module.
 pub fn routes() -> Vec<Resource> {
@@ -110,8 +115,9 @@ pub async fn import(
     query: web::Query<ImportQuery>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let body = read(&request, payload, MAX_JSON).await?;
-    let inputs = jobs_of(read_file(&body, header(&request, CONTENT_TYPE))?)?;
+    let body = read(&request, payload, MOST_BODY).await?;
+    let kind = header(&request, CONTENT_TYPE).to_owned();
+    let inputs = parse(&request, body, PARSED, move |body| jobs_of(read_file(&body, &kind)?)).await?;
     Ok(HttpResponse::Ok().json(edge.service.import_jobs(inputs, query.dry_run, caller.name).await?))
 }
 
@@ -141,6 +147,9 @@ fn read_yaml(body: &[u8]) -> Result<Value, Problem> {
             max_aliases: 1_000,
             max_recorded_anchor_bytes: 8_192,
             max_documents: 1,
+            // As many as a file of the largest size has.
+            max_nodes: 4_000_000,
+            max_events: 8_000_000,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: 10_000,
