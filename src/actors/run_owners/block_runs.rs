@@ -1,6 +1,6 @@
 //! Block runs at other brokers: passes messages on between them and the nodes, workers, dispatcher, allocator and board of sites of the leader.
 
-use super::{ListSites, PassToRun, RunOwners};
+use super::{HoldsChanged, ListSites, PassToRun, RunOwners};
 use crate::actors::by_type::by_type;
 use crate::actors::context::BrokerContext;
 use crate::actors::involved::Involved;
@@ -164,7 +164,9 @@ impl RunOwners {
                 node(node_id).iter().for_each(|node| node.block_done(block_id, attempt, notify_node));
             }
             ToPeer::Worker { worker_id, message } => {
-                self.context.addresses.workers.get(worker_id).iter().for_each(|worker| worker.send((*message).clone()));
+                if let Some(worker) = self.context.addresses.workers.get(worker_id) {
+                    worker.send(*message);
+                }
             }
             ToPeer::Unused { permit } => drop(self.take_permit(owner, permit)),
         }
@@ -364,6 +366,14 @@ impl Handler<ListSites> for RunOwners {
             }
         }
         asked.send(Ok(answers));
+    }
+}
+
+impl Handler<HoldsChanged> for RunOwners {
+    type Result = ();
+    fn handle(&mut self, _: HoldsChanged, _: &mut Self::Context) {
+        let _timed = self.guard.timed("run_owners.holds_changed");
+        self.lend();
     }
 }
 
