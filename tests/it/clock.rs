@@ -74,7 +74,9 @@ async fn every_kind(api: &Api, receiver: &Receiver) -> Vec<(&'static str, String
     ] {
         jobs.push((name, create(api, block(name, &schedule)).await));
     }
-    let callback = json!({ "name": "asks", "jobType": "callback", "callback": { "url": receiver.url } });
+    // Plans of a day are decided again, one after another. The connection of an attempt may time out meanwhile, and without a run nothing asks.
+    let retry = json!({ "retry": { "limit": 5, "delay": 100 } });
+    let callback = json!({ "name": "asks", "jobType": "callback", "callback": { "url": receiver.url }, "policies": retry });
     let asks = create(api, callback).await;
     api.trigger(&asks).await;
     jobs.push(("asks for its next time", asks));
