@@ -33,6 +33,7 @@ const HELP: &str = "cargo bench --bench queue -- [options]
   --calm-rate N        one more run at this rate, to see latencies without a jam; 0: none (50000)
   --producers N (4)  --nodes N (4)  --workers N (2)
   --brokers N          brokers on one PostgreSQL database, each with a run and its part of the requests and of the clients (1)
+  --by-leader          clients call the leader about all runs, not the brokers that execute them
   --blocks N           blocks that a node takes at once (8)
   --reporters N        reports that a node sends at once (4)
   --poll N             blocks that a worker asks for at once (32)
@@ -58,6 +59,7 @@ struct Options {
     poll: u64,
     memory_requests: u64,
     memory_only: bool,
+    by_leader: bool,
     dir: String,
     database: Option<String>,
 }
@@ -79,6 +81,7 @@ impl Options {
             poll: 32,
             memory_requests: 10_000_000,
             memory_only: false,
+            by_leader: false,
             dir: env!("CARGO_TARGET_TMPDIR").to_owned(),
             database: None,
         };
@@ -97,6 +100,10 @@ impl Options {
                 }
                 "--memory" => {
                     options.memory_only = true;
+                    continue;
+                }
+                "--by-leader" => {
+                    options.by_leader = true;
                     continue;
                 }
                 "--dir" => {
@@ -256,7 +263,7 @@ fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> 
         let workers = watching.map_err(|e| e.to_string())?;
         let group = format!("bench{n}");
         let identity = trigger_with(&mut http, json!({ "BlockSize": BATCH.to_string(), "NodeGroup": group }))?;
-        let address = brokers.of_run(&mut http, &identity)?;
+        let address = if options.by_leader { leader } else { brokers.of_run(&mut http, &identity)? };
         let mut run = Run::new(address, identity, each, BATCH, options.window / count, rate / count);
         run.group = group;
         runs.push((run, workers));

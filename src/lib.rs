@@ -21,6 +21,8 @@ pub mod cli;
 mod crawl;
 #[cfg(feature = "broker")]
 mod edge;
+#[cfg(any(feature = "agent", feature = "sdk"))]
+mod executors;
 #[cfg(any(feature = "agent", feature = "broker"))]
 mod names;
 #[cfg(any(feature = "agent", feature = "broker"))]

@@ -9,7 +9,7 @@ mod migrations;
 use std::path::{Path, PathBuf};
 
 /// Room, and the rooms that it may import besides itself. `cli` puts the programs together and may use all.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("config", &["domain", "protocol"]),
@@ -20,13 +20,14 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("tls", &[]),
     ("package", &["protocol"]),
     ("sockets", &["protocol"]),
+    ("executors", &["domain"]),
     ("store", &["domain", "fault", "open_files", "private", "tls"]),
     ("telemetry", &["domain", "protocol", "tls"]),
     ("actors", &["domain", "protocol", "config", "names", "store", "package", "fault", "telemetry", "tls"]),
     ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
     ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
-    ("agent", &["domain", "protocol", "config", "names", "open_files", "package", "private", "sockets", "tls"]),
-    ("sdk", &["domain", "protocol", "config", "sockets", "tls"]),
+    ("agent", &["domain", "protocol", "config", "names", "open_files", "package", "private", "sockets", "executors", "tls"]),
+    ("sdk", &["domain", "protocol", "config", "sockets", "executors", "tls"]),
     ("crawl", &["domain", "protocol", "config", "private", "sdk"]),
     ("broker", &["domain", "protocol", "config", "names", "store", "actors", "service", "edge", "fault", "private", "telemetry", "tls"]),
 ];

@@ -112,9 +112,7 @@ def test_a_response_has_what_a_page_has() -> None:
 
 def test_a_request_says_only_what_there_is_to_say() -> None:
     assert Request("http://a/").to_json(0) == {"url": "http://a/"}
-    request = Request(
-        "http://a/", "other", method="POST", body="b", key="k", priority=-7, meta={"m": 1}, headers={"A": "b"}
-    )
+    request = Request("http://a/", "other", method="POST", body="b", key="k", priority=-7, meta={"m": 1}, headers={"A": "b"})
     said = request.to_json(3)
     assert said.pop("depth") == 3
     assert Request.from_json(said) == request

@@ -7,7 +7,8 @@ use super::parcel::Parcel;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::BlockId;
-use crate::protocol::{BULK, RUN_HEADER};
+use crate::executors::{Executors, dies, reaches};
+use crate::protocol::{BULK, EXECUTOR_HEADER, RUN_HEADER};
 use awc::http::StatusCode;
 use awc::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use std::time::Duration;
@@ -24,6 +25,7 @@ const MOST_ANSWER: usize = 64 << 10;
 pub struct Reporter {
     client: awc::Client,
     brokers: Addresses,
+    executors: Executors,
     token: Option<String>,
     backoff: Backoff,
     /// Signals that the broker is back: waiting tries continue at once.
@@ -36,6 +38,8 @@ enum Verdict {
     Refused(String),
     /// Temporarily, with the reason and the wait that the broker asks for.
     Again(String, Duration),
+    /// The broker did not answer, or did not accept the token, with the reason. Another one may.
+    Lost(String),
 }
 
 impl Reporter {
@@ -45,6 +49,7 @@ impl Reporter {
         Self {
             client,
             brokers: config.broker.clone(),
+            executors: Executors::default(),
             token: config.token.clone(),
             backoff: Backoff::new(config.waits.reconnect, config.waits.reconnect_most),
             online: Notify::new(),
@@ -57,11 +62,18 @@ impl Reporter {
         let mut is_delayed = false;
         loop {
             let online = self.online.notified();
-            let (number, broker) = self.brokers.current();
+            let executor = self.executors.of(parcel.run());
+            let (number, leader) = self.brokers.current();
+            let is_lost = async {
+                match &executor {
+                    Some(url) => dies(&self.client, url.clone()).await,
+                    None => self.brokers.left(number).await,
+                }
+            };
             let posted = tokio::select! {
-                posted = self.post(broker, &parcel) => posted,
+                posted = self.post(executor.as_ref().unwrap_or(leader), &parcel) => posted,
                 // A broker that hangs would keep the report forever.
-                () = self.brokers.left(number) => Verdict::Again("another broker may lead".to_owned(), Duration::ZERO),
+                () = is_lost => Verdict::Lost("the broker is silent, and another one may have its work".to_owned()),
             };
             let (why, asked_for) = match posted {
                 Verdict::Accepted => {
@@ -73,6 +85,10 @@ impl Reporter {
                 Verdict::Refused(why) => {
                     log::warn!("results rejected block_id={block_id} part={} reason={why}", parcel.is_part());
                     return false;
+                }
+                Verdict::Lost(why) => {
+                    executor.iter().for_each(|url| self.executors.tried(url, false));
+                    (why, Duration::ZERO)
                 }
                 Verdict::Again(why, asked_for) => (why, asked_for),
             };
@@ -100,12 +116,16 @@ impl Reporter {
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));
         }
-        let again = |why: String| Verdict::Again(why, Duration::ZERO);
         let response = match request.send_body(pack).await {
             Ok(response) => response,
-            Err(error) => return again(error.to_string()),
+            Err(error) => return Verdict::Lost(error.to_string()),
         };
         let status = response.status();
+        let named = response.headers().get(EXECUTOR_HEADER).and_then(|url| url.to_str().ok());
+        if let Some(url) = self.executors.answered(parcel.run(), broker, named) {
+            let (client, executors) = (self.client.clone(), self.executors.clone());
+            drop(actix_rt::spawn(async move { executors.tried(&url, reaches(&client, &url).await) }));
+        }
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|text| text.to_str().ok()?.parse().ok());
         // Read the response even if it is not needed, so that the connection can be reused.
         let mut response = response.timeout(TIMEOUT);
@@ -114,7 +134,8 @@ impl Reporter {
         match status {
             status if status.is_success() => Verdict::Accepted,
             // A token may be corrected while the agent runs; with the other statuses the broker asks for a wait.
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => again(why()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Verdict::Lost(why()),
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Verdict::Again(why(), Duration::ZERO),
             status if status.is_client_error() => Verdict::Refused(why()),
             _ => Verdict::Again(why(), Duration::from_secs(retry_after.unwrap_or(0))),
         }

@@ -11,7 +11,7 @@ use super::forward::{Passed, Receiver, pass_on, refused, serve};
 use crate::domain::ids::{BrokerId, Identity};
 use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
-use crate::protocol::{BULK, RUN_HEADER};
+use crate::protocol::{BULK, EXECUTOR_HEADER, RUN_HEADER};
 use crate::service::Service;
 use actix_web::body::BoxBody;
 use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
@@ -241,12 +241,17 @@ async fn is_for(own: &Edge, admission: Admission, request: &HttpRequest) -> bool
     }
 }
 
-/// Serves a call with the actors of the runs of this broker.
+/// Serves a call with the actors of the runs of this broker. The answer names this broker, so that the client may call it directly.
 async fn serve_own(own: web::Data<Edge>, mut request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, Error> {
+    let url = HeaderValue::from_str(own.service.address()).ok();
     let mut extensions = Extensions::new();
     extensions.insert(own);
     request.add_data_container(Rc::new(extensions));
-    next.call(request).await
+    let mut response = next.call(request).await?;
+    if let Some(url) = url {
+        response.headers_mut().insert(HeaderName::from_static(EXECUTOR_HEADER), url);
+    }
+    Ok(response)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use super::route::{Answer, Operation, Resource, resource};
 use super::schemas::Schemas;
 use super::table;
 use crate::domain::ids::{Identity, NumberOr};
-use crate::protocol::BULK;
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
+use crate::protocol::{BULK, EXECUTOR_HEADER};
 use actix_web::HttpResponse;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -133,6 +133,10 @@ impl Schemas {
         }
         let mut responses: Map<String, Value> =
             operation.answers.iter().map(|answer| (answer.status.to_string(), self.answer(answer))).collect();
+        if operation.is_of_run {
+            let header = json!({ "description": "The broker that executes the run, if it is a standby. A client may call it directly.", "schema": { "type": "string" } });
+            responses.values_mut().for_each(|response| response["headers"][EXECUTOR_HEADER] = header.clone());
+        }
         for status in failures(operation, names_in(path).next().is_some()) {
             if let Some((_, name, _)) = FAILURES.iter().find(|failure| failure.0 == status) {
                 // An operation for the clients of another system may describe its own.

@@ -75,6 +75,8 @@ pub const PORT: u16 = 55_626;
 pub const BULK: &str = "application/x-webloom";
 /// The header with the state of the run, on responses about its queue.
 pub const RUN_STATE_HEADER: &str = "webloom-run-state";
+/// The header with the address of the broker that executes the run, on answers about a run that a standby executes. A client may call it directly.
+pub const EXECUTOR_HEADER: &str = "webloom-executor";
 /// A header of polls: the blocks that the worker has received and not acknowledged, as ids separated by commas.
 pub const HOLDS_HEADER: &str = "webloom-holds";
 /// A header of reports: the run of the block. A broker that executes this run serves the report itself.

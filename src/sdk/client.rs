@@ -5,11 +5,12 @@ use super::error::Error;
 use crate::config::addresses::Addresses;
 use crate::domain::ids::{BlockId, Identity, WorkerId};
 use crate::domain::run::RunState;
+use crate::executors::{Executors, dies, is_local, reaches};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{Pushed, read_json};
 use crate::protocol::token::own;
 use crate::protocol::zstd_frame;
-use crate::protocol::{BULK, HOLDS_HEADER, RUN_STATE_HEADER};
+use crate::protocol::{BULK, EXECUTOR_HEADER, HOLDS_HEADER, RUN_STATE_HEADER};
 use awc::http::{Method, StatusCode, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -54,11 +55,23 @@ pub enum Failure {
     Final(Problem),
 }
 
+/// A call that may be repeated.
+struct Call<'a> {
+    /// It is about this run: the broker that executes the run may be called.
+    run: Option<Identity>,
+    method: Method,
+    path: &'a str,
+    body: Option<Bytes>,
+    headers: &'a [(&'a str, &'a str)],
+    limit: Duration,
+}
+
 /// A broker's addresses, and connections to it.
 #[derive(Clone)]
 pub struct Client {
     http: awc::Client,
     brokers: Addresses,
+    executors: Executors,
     token: Option<String>,
     compresses: bool,
 }
@@ -92,7 +105,7 @@ impl Client {
         let connector = connector.max_http_version(awc::http::Version::HTTP_11).rustls_0_23(std::sync::Arc::new(crate::tls::client()));
         let http = awc::Client::builder().connector(connector).disable_timeout().disable_redirects().finish();
         let compresses = !brokers.all().all(is_local);
-        Ok(Self { http, brokers, token, compresses })
+        Ok(Self { http, brokers, executors: Executors::default(), token, compresses })
     }
 
     /// The addresses of the broker.
@@ -120,15 +133,21 @@ impl Client {
         headers: &[(&str, &str)],
         limit: Duration,
     ) -> Result<Answer, Failure> {
-        let (number, broker) = self.brokers.current();
-        let mut request = self.http.request(method, address(broker, path));
-        for header in headers {
+        self.once(&Call { run: None, method, path, body, headers, limit }).await
+    }
+
+    async fn once(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let executor = call.run.and_then(|run| self.executors.of(run));
+        let (number, leader) = self.brokers.current();
+        let broker = executor.as_ref().unwrap_or(leader);
+        let mut request = self.http.request(call.method.clone(), address(broker, call.path));
+        for header in call.headers {
             request = request.insert_header(*header);
         }
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));
         }
-        let sent = match body {
+        let sent = match call.body.clone() {
             None => request.send(),
             Some(body) => {
                 request = request.insert_header((header::CONTENT_TYPE, "application/json"));
@@ -140,31 +159,57 @@ impl Client {
             }
         };
         let again = |reason: String| {
-            self.brokers.leave(number);
+            match &executor {
+                Some(url) => self.executors.tried(url, false),
+                None => drop(self.brokers.leave(number)),
+            }
             Failure::Again { after: None, reason }
         };
         let whole = async {
             let mut response = sent.await.map_err(|e| again(e.to_string()))?;
-            let state = response.headers().get(RUN_STATE_HEADER).and_then(|value| RunState::named(value.to_str().ok()?));
-            let after = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok()).map(Duration::from_secs);
+            let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+            let state = header(RUN_STATE_HEADER).and_then(RunState::named);
+            let after = header(header::RETRY_AFTER.as_str()).and_then(|text| text.parse().ok()).map(Duration::from_secs);
+            let executor = header(EXECUTOR_HEADER).map(str::to_owned);
             let body = response.body().limit(MOST_ANSWER).await.map_err(|e| again(e.to_string()))?;
-            Ok((response.status(), state, after, body))
+            Ok((response.status(), state, after, executor, body))
         };
-        let (status, state, after, body) = tokio::select! {
-            answered = tokio::time::timeout(limit, whole) => answered.map_err(|_| again(format!("no response in {} s", limit.as_secs())))??,
-            // A broker that hangs would keep the call; another task has noticed its silence.
-            () = self.brokers.left(number) => return Err(again("another broker may lead".to_owned())),
+        let is_lost = async {
+            match &executor {
+                Some(url) => dies(&self.http, url.clone()).await,
+                // Another task has noticed the silence of the broker.
+                None => self.brokers.left(number).await,
+            }
         };
+        let (status, state, after, named, body) = tokio::select! {
+            answered = tokio::time::timeout(call.limit, whole) => {
+                answered.map_err(|_| again(format!("no response in {} s", call.limit.as_secs())))??
+            }
+            // A broker that hangs would keep the call.
+            () = is_lost => return Err(again("the broker is silent, and another one may have its work".to_owned())),
+        };
+        if let Some(run) = call.run {
+            self.note_executor(run, broker, named.as_deref());
+        }
         if status.is_success() {
             return Ok(Answer { status: status.as_u16(), state, body });
         }
         let problem = problem(status, &body);
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Err(Failure::Again { after, reason: problem.to_string() }),
+            // The leader may know a newer token.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if executor.is_some() => Err(again(problem.to_string())),
             _ if problem.is_standby() && self.brokers.are_several() => Err(again(problem.to_string())),
             _ if status.is_server_error() => Err(Failure::Again { after, reason: problem.to_string() }),
             _ => Err(Failure::Final(problem)),
         }
+    }
+
+    /// An answer about a run has named the broker that executes the run, or none.
+    fn note_executor(&self, run: Identity, asked: &url::Url, named: Option<&str>) {
+        let Some(url) = self.executors.answered(run, asked, named) else { return };
+        let (http, executors) = (self.http.clone(), self.executors.clone());
+        drop(actix_rt::spawn(async move { executors.tried(&url, reaches(&http, &url).await) }));
     }
 
     /// Makes one call and retries it until it succeeds or is finally rejected. To end it earlier, drop it.
@@ -179,15 +224,19 @@ impl Client {
         headers: &[(&str, &str)],
         limit: Duration,
     ) -> Result<Answer, Error> {
+        self.until_answered(Call { run: None, method, path, body, headers, limit }).await
+    }
+
+    async fn until_answered(&self, call: Call<'_>) -> Result<Answer, Error> {
         let mut backoff = Backoff::default();
         let mut told = false;
         loop {
-            match self.call(method.clone(), path, body.clone(), headers, limit).await {
+            match self.once(&call).await {
                 Ok(answer) => return Ok(answer),
                 Err(Failure::Final(problem)) => return Err(refusal(problem)),
                 Err(Failure::Again { after, reason }) => {
                     if !std::mem::replace(&mut told, true) {
-                        log::warn!("call failed, retrying method={method} path={path}: {reason}");
+                        log::warn!("call failed, retrying method={} path={}: {reason}", call.method, call.path);
                     }
                     let pause = backoff.pause(after);
                     let pause = if self.brokers.are_several() && after.is_none() { pause.min(BRIEF_PAUSE) } else { pause };
@@ -207,14 +256,16 @@ impl Client {
         read(&answer)
     }
 
+    async fn of_run(&self, run: Identity, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, Error> {
+        self.until_answered(Call { run: Some(run), method, path, body, headers: JSON, limit: CALL_TIMEOUT }).await
+    }
+
     pub(crate) async fn push(&self, run: Identity, requests: Bytes) -> Result<Pushed, Error> {
-        let answer = self.send_until_answered(Method::POST, &format!("/requestqueue/{run}"), Some(requests), JSON, CALL_TIMEOUT).await?;
-        read(&answer)
+        read(&self.of_run(run, Method::POST, &format!("/requestqueue/{run}"), Some(requests)).await?)
     }
 
     pub(crate) async fn acknowledge(&self, run: Identity, body: Bytes) -> Result<Pushed, Error> {
-        let path = format!("/requestqueue/{run}/ack");
-        read(&self.send_until_answered(Method::POST, &path, Some(body), JSON, CALL_TIMEOUT).await?)
+        read(&self.of_run(run, Method::POST, &format!("/requestqueue/{run}/ack"), Some(body)).await?)
     }
 
     /// Waits for finished blocks, at most `most` of them. `holds` are the blocks that the worker has: it did not receive others.
@@ -223,25 +274,21 @@ impl Client {
         let holds = (holds.len() <= MOST_HOLDS).then(|| holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
         let headers = [Some(("accept", BULK)), holds.as_deref().map(|holds| (HOLDS_HEADER, holds))];
         let headers: Vec<(&str, &str)> = headers.into_iter().flatten().collect();
-        self.send_until_answered(Method::GET, &path, None, &headers, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
+        let limit = CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S);
+        self.until_answered(Call { run: Some(run), method: Method::GET, path: &path, body: None, headers: &headers, limit }).await
     }
 
     /// Reports that the first requests of a run are pushed, or why they are not.
     pub(crate) async fn start_returned(&self, run: Identity, error: Option<&str>) -> Result<(), Error> {
         let path = format!("/api/v1/runs/{run}/start-returned");
         let body = serde_json::json!({ "error": error }).to_string();
-        self.send_until_answered(Method::POST, &path, Some(Bytes::from(body)), JSON, CALL_TIMEOUT).await.map(drop)
+        self.of_run(run, Method::POST, &path, Some(Bytes::from(body))).await.map(drop)
     }
 }
 
 /// The URL of a path, which begins with a slash, at a broker.
 fn address(broker: &url::Url, path: &str) -> String {
     format!("{}{path}", broker.as_str().trim_end_matches('/'))
-}
-
-fn is_local(url: &url::Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
 fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {

@@ -44,6 +44,12 @@ impl Service {
         }
     }
 
+    /// The address at which others reach this broker.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.context.brokers.me.url
+    }
+
     /// The address of the leader and its term, if another broker leads.
     #[must_use]
     pub fn leader(&self) -> Option<(String, i64)> {

@@ -31,6 +31,12 @@ async fn with_secret(api: &Api, path: &str, secret: &str) -> u16 {
     api.send(api.request(Method::GET, path).header("webloom-link", secret)).await.0
 }
 
+/// The broker that the answer to a poll names.
+async fn executor(api: &Api, queue: &str) -> Option<String> {
+    let answer = api.request(Method::GET, queue).send().await.expect("an answer");
+    Some(answer.headers().get("webloom-executor")?.to_str().expect("a text").to_owned())
+}
+
 #[test]
 fn calls_about_a_run_reach_its_broker_through_each_broker() {
     journey(async {
@@ -42,6 +48,7 @@ fn calls_about_a_run_reach_its_broker_through_each_broker() {
             let workers = api.with_token(WORKER);
             let (status, pushed) = workers.post(&queue, &requests(nth * 4..nth * 4 + 4)).await;
             assert_eq!((status, &pushed["accepted"]), (200, &json!(4)), "{pushed}");
+            assert_eq!(executor(&workers, &queue).await.as_ref(), Some(&owner.url), "the answer says where to call directly");
             assert_eq!(workers.get(&format!("{queue}?worker={worker}&wait=0.1")).await.0, 204);
             let (status, problem) = workers.post(&format!("{queue}/ack"), &json!({ "blocks": [id()] })).await;
             assert_eq!((status, &problem["type"]), (404, &json!("/problems/not-found")), "{problem}");
@@ -131,6 +138,9 @@ fn calls_about_a_run_reach_its_broker_through_each_broker() {
         let (status, pushed) = owner.with_token(WORKER).post(&queue, &requests(10..11)).await;
         assert_eq!((status, &pushed["accepted"]), (200, &json!(1)), "{pushed}");
         brokers.have_runs(0, &[1, 0]).await;
+        for api in [&leader, &owner] {
+            assert_eq!(executor(&api.with_token(WORKER), &queue).await, None, "the leader executes it");
+        }
         assert_eq!(leader.post(&format!("/api/v1/runs/{run}/pause"), &json!({})).await.0, 200);
     });
 }

@@ -8,7 +8,7 @@ import json
 import time
 import typing
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from . import models
+from ._executors import HEADER, LOOK_S, PATIENCE_S, Executors, run_of
 from ._model import decode, encode, format_instant
 from ._settings import Backoff, Settings
 from .errors import ApiError, BrokerUnavailable, ProtocolError
@@ -219,6 +220,8 @@ class AsyncCalls(_Shared):
     def __init__(self, settings: Settings, retries: int, http: httpx.AsyncClient) -> None:
         super().__init__(settings, retries)
         self._http = http
+        self._executors = Executors()
+        self._trying: set[asyncio.Task[None]] = set()
 
     async def _send(
         self,
@@ -231,23 +234,71 @@ class AsyncCalls(_Shared):
     ) -> httpx.Response:
         call = _Prepared(self, method, path, query, body, content)
         call.headers.update(headers or {})
+        run = run_of(path)
         while True:
+            executor = self._executors.of(run)
+            asked = executor or self.url
             try:
-                answer = await self._http.request(
+                answering = self._http.request(
                     method,
-                    self.url + path,
+                    asked + path,
                     params=call.params or None,
                     headers=call.headers,
                     content=call.content,
                     timeout=call.timeout,
                 )
+                answer = await (self._while_it_lives(executor, answering) if executor else answering)
+                if executor and answer.status_code in (401, 403):
+                    # The leader may know a newer token.
+                    self._executors.tried(executor, False)
+                    continue
+                if run:
+                    self._note_executor(run, asked, answer.headers.get(HEADER))
                 pause = call.refused(answer, self.retries)
                 if pause is None:
                     return answer
             except httpx.TransportError as error:
                 pause = call.failed(error, self.retries)
-            self._elsewhere()
+                if executor:
+                    self._executors.tried(executor, False)
+            if not executor:
+                self._elsewhere()
             await asyncio.sleep(pause)
+
+    async def _while_it_lives(self, broker: str, answering: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+        """The answer of a broker. One that hangs would keep the call.
+
+        Raises:
+            httpx.ReadTimeout: it does not live any more.
+        """
+        task = asyncio.ensure_future(answering)
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=LOOK_S)
+                if done:
+                    return task.result()
+                if not await self._reaches(broker):
+                    raise httpx.ReadTimeout(f"{broker} is silent")
+        finally:
+            task.cancel()
+
+    async def _reaches(self, broker: str) -> bool:
+        try:
+            answer = await self._http.get(broker + "/healthz", timeout=PATIENCE_S)
+        except httpx.TransportError:
+            return False
+        return answer.status_code < 400
+
+    def _note_executor(self, run: str, asked: str, named: str | None) -> None:
+        broker = self._executors.answered(run, asked, named)
+        if broker is not None:
+
+            async def reach() -> None:
+                self._executors.tried(broker, await self._reaches(broker))
+
+            task = asyncio.ensure_future(reach())
+            self._trying.add(task)
+            task.add_done_callback(self._trying.discard)
 
     async def _json(
         self,

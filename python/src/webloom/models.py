@@ -2156,7 +2156,7 @@ class Request(Model):
     body: str | None = None
     #: Number of links between it and a first request.
     depth: int | None = None
-    #: A deliberate repetition: it is not compared with the seen requests of the run.
+    #: A deliberate repetition: it is not compared with the seen requests of the run, except by its key.
     dont_filter: bool | None = None
     #: The character encoding, if it is known better than from the page.
     encoding: str | None = None
@@ -2192,7 +2192,7 @@ class RequestInput(Model):
     body: str | None = None
     #: Number of links between it and a first request.
     depth: int | None = None
-    #: A deliberate repetition: it is not compared with the seen requests of the run.
+    #: A deliberate repetition: it is not compared with the seen requests of the run, except by its key.
     dont_filter: bool | None = None
     #: The character encoding, if it is known better than from the page.
     encoding: str | None = None

@@ -28,6 +28,8 @@ pub struct Seen {
     /// Statuses for the next reports; 200 when this is empty.
     pub answers: VecDeque<u16>,
     pub upgrade: Option<u16>,
+    /// The broker that executes all runs.
+    pub executor: Option<String>,
     pub programs: Vec<ProgramReport>,
     pub outputs: Vec<ProgramOutput>,
     /// Whether lines and ends are left unacknowledged.
@@ -138,7 +140,11 @@ async fn report(request: HttpRequest, body: web::Bytes, shared: web::Data<Shared
     seen.packs.push((pack::read_index(&body).expect("a pack"), token));
     assert_eq!(actix_web::HttpMessage::content_type(&request), crate::protocol::BULK);
     let status = seen.answers.pop_front().unwrap_or(200);
-    HttpResponse::build(actix_web::http::StatusCode::from_u16(status).expect("a status")).body("{}")
+    let mut answer = HttpResponse::build(actix_web::http::StatusCode::from_u16(status).expect("a status"));
+    if let Some(url) = &seen.executor {
+        answer.insert_header((crate::protocol::EXECUTOR_HEADER, url.as_str()));
+    }
+    answer.body("{}")
 }
 
 pub struct Broker {
@@ -157,7 +163,10 @@ impl Broker {
         let data = web::Data::new(shared.clone());
         let server = HttpServer::new(move || {
             let routes = App::new().app_data(data.clone()).app_data(web::PayloadConfig::new(64 << 20));
-            routes.route("/", web::get().to(upgrade)).route("/node/block", web::post().to(report))
+            routes
+                .route("/", web::get().to(upgrade))
+                .route("/node/block", web::post().to(report))
+                .route("/healthz", web::get().to(HttpResponse::Ok))
         });
         let server = server.workers(1).disable_signals().shutdown_timeout(1).listen(listener).expect("listening").run();
         let handle = server.handle();

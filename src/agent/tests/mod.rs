@@ -6,6 +6,8 @@ mod broker;
 mod change_ip;
 mod codings;
 mod downloads;
+#[cfg(feature = "broker")]
+mod executors;
 mod names;
 #[cfg(feature = "broker")]
 mod paced;

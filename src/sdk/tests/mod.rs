@@ -2,6 +2,7 @@
 
 mod broker;
 mod carry;
+mod executors;
 mod ledger;
 mod task_delivery;
 mod task_ends;
