@@ -265,7 +265,7 @@ fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> 
         let identity = trigger_with(&mut http, json!({ "BlockSize": BATCH.to_string(), "NodeGroup": group }))?;
         let address = if options.by_leader { leader } else { brokers.of_run(&mut http, &identity)? };
         let mut run = Run::new(address, identity, each, BATCH, options.window / count, rate / count);
-        run.group = group;
+        (run.group, run.leader) = (group, leader);
         runs.push((run, workers));
     }
     let cost = database.cost()?;

@@ -178,7 +178,7 @@ impl Node<'_> {
             "/?nodeid={}&operationsystem=linux&proccessorcount=1&memory=1024&nodetype=Console&group={}&maxprocesscount={blocks}&encoding=zstd",
             self.id, self.run.group
         );
-        let mut socket = Socket::connect(self.run.address, &path, Duration::from_millis(200))?;
+        let mut socket = Socket::connect(self.run.leader, &path, Duration::from_millis(200))?;
         let mut beaten = Instant::now();
         while !self.run.over.load(Ordering::Relaxed) {
             match socket.read()? {

@@ -13,8 +13,10 @@ pub const CLASS: &str = "bench.Worker";
 
 /// Shared by producers, nodes and workers.
 pub struct Run {
-    /// The broker that executes it.
+    /// The broker that is called about it.
     pub address: SocketAddr,
+    /// The broker to which its nodes connect: the leader, as agents do.
+    pub leader: SocketAddr,
     pub identity: String,
     /// The group of the nodes that take its blocks.
     pub group: String,
@@ -49,6 +51,7 @@ impl Run {
         let times = || (0..batches * 2 + 16).map(|_| AtomicU32::new(0)).collect();
         Self {
             address,
+            leader: address,
             identity,
             group: "bench".to_owned(),
             batch,

@@ -53,7 +53,7 @@ pub struct RestoreArgs {
 /// # Errors
 /// The store cannot be read, or the folder cannot be used.
 pub fn back_up(args: &BackupArgs) -> Result<ExitCode, Failure> {
-    let database = file(&args.database)?;
+    let database = file(&args.database, "back it up with pg_dump")?;
     let manifest = backup::make(&database, &args.to).map_err(refused)?;
     tell(&manifest, args.json, &format!("backed up {} to {}", database.display(), args.to.display()))
 }
@@ -67,17 +67,17 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode, Failure> {
     if args.check {
         return tell(&backup::check(&args.from).map_err(refused)?, args.json, &format!("{from} can be restored"));
     }
-    let database = file(&args.database)?;
+    let database = file(&args.database, "restore it with pg_restore or psql")?;
     let manifest = backup::restore(&args.from, &database).map_err(refused)?;
     tell(&manifest, args.json, &format!("restored {from} to {}", database.display()))
 }
 
-fn file(named: &Path) -> Result<PathBuf, Failure> {
+fn file(named: &Path, otherwise: &str) -> Result<PathBuf, Failure> {
     match DatabaseAddress::parse(named) {
         Ok(DatabaseAddress::File(path)) => Ok(path),
-        Ok(DatabaseAddress::Server(_)) => Err(Failure::Refused(
-            "--database: this is a PostgreSQL database, with all that a broker stores: back it up with pg_dump".to_owned(),
-        )),
+        Ok(DatabaseAddress::Server(_)) => {
+            Err(Failure::Refused(format!("--database: this is a PostgreSQL database, with all that a broker stores: {otherwise}")))
+        }
         Err(e) => Err(Failure::Refused(format!("--database: {e}"))),
     }
 }

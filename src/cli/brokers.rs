@@ -34,7 +34,7 @@ pub struct Args {
 enum BrokersCommand {
     /// List the brokers, as without a command
     List,
-    /// Give the runs of a standby that wait to the leader, before it is stopped; attempts that have begun are finished first
+    /// Move all runs of a standby to other brokers, before it is stopped; attempts that have begun are finished first
     Drain {
         /// The broker: its URL, or its id or at least 4 digits of it
         #[arg(value_name = "BROKER")]
@@ -74,7 +74,7 @@ async fn drain(shell: &Shell, name: &str, no_wait: bool) -> Result<ExitCode, Fai
     } else {
         "has no runs any more, and gets none until it is started again"
     };
-    shell.show(&answer, |broker| format!("{} {state}\n", broker["url"].as_str().unwrap_or_default()))
+    shell.show(&answer, |broker| format!("{} {state}", broker["url"].as_str().unwrap_or_default()))
 }
 
 async fn brokers(shell: &Shell) -> Result<Value, Failure> {

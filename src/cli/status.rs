@@ -127,7 +127,11 @@ fn attention(leads: bool, brokers: &Value, nodes: &Value, next: &Value, waiting:
 
 fn screen(status: &Value) -> String {
     let broker = |broker: &Value| {
-        let role = if broker["role"] == "leader" { "leads" } else { "stands by" };
+        let role = match broker["role"].as_str() {
+            Some("leader") => "leads",
+            Some("gone") => "is gone",
+            _ => "stands by",
+        };
         format!("{} {role}, version {}, started {}", cell(broker, "url"), cell(broker, "version"), time(broker, "startedAt"))
     };
     let peers = |key: &str| {

@@ -131,6 +131,7 @@ pub(super) enum Passed {
 pub(super) async fn pass_on(edge: &Edge, to: Receiver, request: &HttpRequest, body: Passed) -> Result<HttpResponse, Problem> {
     let Some(client) = request.app_data::<awc::Client>() else { return Err(Problem::internal()) };
     let Receiver { url, mut gone, unreachable, headers } = to;
+    let lost = |why: &str| if request.method().is_safe() { Problem::lost_read(&url, why) } else { Problem::lost(&url, why) };
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let mut call = client.request(request.method().clone(), format!("{url}{path}")).no_decompress();
     pass_headers(request.headers(), call.headers_mut());
@@ -150,15 +151,15 @@ pub(super) async fn pass_on(edge: &Edge, to: Receiver, request: &HttpRequest, bo
     };
     let answer = tokio::select! {
         answer = sent => answer,
-        why = &mut gone => return Err(Problem::lost(&url, why)),
-        () = edge.traffic.ending() => return Err(Problem::lost(&url, "this broker ends")),
+        why = &mut gone => return Err(lost(why)),
+        () = edge.traffic.ending() => return Err(lost("this broker ends")),
     };
     let answer = answer.map_err(|error| match error {
         SendRequestError::Url(_) | SendRequestError::Connect(_) => {
             log::debug!("a broker cannot be reached broker={url} error={error}");
             unreachable
         }
-        error => Problem::lost(&url, &error.to_string()),
+        error => lost(&error.to_string()),
     })?;
     let status = answer.status();
     let mut response = HttpResponse::new(status);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum BrokerRole {
     /// It schedules, and does all work that it does not give to others.
     Leader,
-    /// It takes over when the leader is gone. With PostgreSQL it executes runs of callback jobs.
+    /// It takes over when the leader is gone. With PostgreSQL it executes runs of block jobs and callback jobs.
     Standby,
     /// It has ended or hangs.
     Gone,

@@ -163,6 +163,11 @@ impl Problem {
         );
         Self::new("answer-lost", "The answer is lost", 502, detail)
     }
+    /// 503: the same for a call that changes nothing: it can be sent again.
+    #[must_use]
+    pub fn lost_read(broker: &str, why: &str) -> Self {
+        Self::busy(format!("the call was passed on to the broker at {broker}, and its answer did not come ({why}): send it again"))
+    }
     /// 503: this broker is stopping; another one, or this one after a restart, will continue.
     #[must_use]
     pub fn ending() -> Self {

@@ -4,7 +4,7 @@
 //! other task and uses at most two pages of memory. The task ends with its run, its subscriber, or the broker.
 
 use super::Service;
-use super::logs::{LogFilter, level_number, told_by_row};
+use super::logs::{BEGUN_ID, LogFilter, level_number, told_by_row};
 use crate::actors::supervision::Stats;
 use crate::domain::ids::Identity;
 use crate::domain::run::{Run, RunState};
@@ -98,7 +98,7 @@ impl Service {
         let (out, events) = mpsc::channel(1);
         // A subscriber that reconnects has already received the lines derived from the row.
         let told = filter.after.map(|_| usize::MAX);
-        let filter = LogFilter { after: Some(filter.after.unwrap_or(0)), limit: PAGE, ..filter };
+        let filter = LogFilter { after: Some(filter.after.unwrap_or(BEGUN_ID)), limit: PAGE, ..filter };
         let stream = Stream { service: self.clone(), identity, level, filter, told, state: None, out };
         actix::spawn(async move {
             stream.run(most.map(|most| Instant::now() + most)).await;
@@ -181,7 +181,7 @@ impl Stream {
 
     /// New lines derived from the run's row since the last check: the creation and the begin of the run.
     fn told_anew(&mut self, run: &Run) -> Vec<LogLine> {
-        let all: Vec<_> = told_by_row(run).into_iter().filter(|(_, line)| line.id == 0).collect();
+        let all: Vec<_> = told_by_row(run).into_iter().filter(|(_, line)| line.id <= BEGUN_ID).collect();
         let told = self.told.unwrap_or(0).min(all.len());
         self.told = Some(all.len());
         all.into_iter().skip(told).filter(|line| self.filter.fits(self.level, line)).map(|(_, line)| line).collect()

@@ -14,6 +14,7 @@ use crate::protocol::management::{LogAccepted, LogLine, LogPage};
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, ListLogs, StoredLine};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A run accepts lines for this long after its end, so that late lines are not lost. In milliseconds.
 const LATE_MS: i64 = 3_600_000;
@@ -57,7 +58,13 @@ fn shown(line: StoredLine) -> LogLine {
     LogLine { id, at: line.at, level: level_name(line.level), source: line.source, text: line.text }
 }
 
-/// Lines that are not stored in the log, because the run's row contains the same facts. Those of the begin have id 0.
+/// The ids of the lines for the creation and the begin of a run: less than those of all lines that are stored.
+const MADE_ID: i64 = -1;
+pub(super) const BEGUN_ID: i64 = 0;
+/// Between two looks of a broker that does not lead: it is not notified of what the leader writes.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Lines that are not stored in the log, because the run's row contains the same facts.
 pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     let line = |id, at, level, text| (level, LogLine { id, at, level: level_name(level), source: "broker".to_owned(), text });
     let by = run.rules.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -66,8 +73,8 @@ pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
         (None, Some(before)) => format!("made after run {before}"),
         (None, None) => format!("triggered{by}"),
     };
-    let mut lines = vec![line(0, run.creation_time, INFO, made)];
-    lines.extend(run.start_time.map(|at| line(0, at, INFO, "the first attempt began".to_owned())));
+    let mut lines = vec![line(MADE_ID, run.creation_time, INFO, made)];
+    lines.extend(run.start_time.map(|at| line(BEGUN_ID, at, INFO, "the first attempt began".to_owned())));
     let worker = run.worker_id.map(|worker| format!(" at worker {worker}")).unwrap_or_default();
     lines.extend(run.finish_time.filter(|_| run.state.is_final()).map(|at| {
         let why = run.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -108,7 +115,7 @@ impl Service {
     pub async fn logs(&self, identity: Identity, filter: LogFilter) -> Result<LogPage, Problem> {
         let level = level_number(filter.level.as_deref())?;
         let waiting = self.context.followers.wait_for(identity);
-        let deadline = tokio::time::Instant::now() + filter.wait;
+        let deadline = Instant::now() + filter.wait;
         loop {
             // Notifications from here on are not missed, even during the reads from the store.
             let ring = waiting.ring();
@@ -118,7 +125,8 @@ impl Service {
             if !page.items.is_empty() || page.state.is_final() || filter.wait.is_zero() || self.context.followers.is_closed() {
                 return Ok(page);
             }
-            if tokio::time::timeout_at(deadline, ring).await.is_err() {
+            let look = if self.must_lead().is_ok() { deadline } else { deadline.min(Instant::now() + LOOK) };
+            if tokio::time::timeout_at(look, ring).await.is_err() && look == deadline {
                 return Ok(page);
             }
         }
@@ -126,10 +134,10 @@ impl Service {
 
     /// A page of the log of a run whose row was read before.
     pub(super) async fn page_of(&self, run: &Run, level: i16, filter: &LogFilter) -> Result<LogPage, Problem> {
-        let after = filter.after.unwrap_or(0);
+        let after = filter.after.unwrap_or(MADE_ID - 1);
         let query = ListLogs {
             run_no: run.no,
-            after,
+            after: after.max(BEGUN_ID),
             level,
             text: filter.text.clone(),
             since: filter.since,
@@ -139,16 +147,13 @@ impl Service {
         let mut rows = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
         let more = rows.len() > filter.limit;
         rows.truncate(filter.limit);
-        let (mut items, ends): (Vec<_>, Vec<_>) =
-            told_by_row(run).into_iter().filter(|line| filter.fits(level, line)).map(|(_, line)| line).partition(|line| line.id == 0);
-        if filter.after.is_some() {
-            items.clear();
-        }
+        let told = told_by_row(run).into_iter().filter(|line| line.1.id > after && filter.fits(level, line)).map(|(_, line)| line);
+        let (mut items, ends): (Vec<_>, Vec<_>) = told.partition(|line| line.id <= BEGUN_ID);
         items.extend(rows.into_iter().map(shown));
         if !more {
-            items.extend(ends.into_iter().filter(|line| line.id > after));
+            items.extend(ends);
         }
-        let next = items.iter().map(|line| line.id).max().unwrap_or(after).max(after);
+        let next = items.iter().map(|line| line.id).max().unwrap_or(after).max(MADE_ID);
         Ok(LogPage { items, next, more, state: run.state })
     }
 }

@@ -93,7 +93,12 @@ impl Service {
         page.single("webloom_downloaded_bytes_total", "counter", "Bytes of the bodies of responses, since the start.", bytes as f64);
         write_histogram(page, "webloom_answer_seconds", "Duration of the last try of answered requests.", &downloads.answer);
         let waiting = self.context.addresses.actor_stats.waiting("run");
-        page.single("webloom_requests_waiting", "gauge", "Requests of active runs without a result.", waiting as f64);
+        page.single(
+            "webloom_requests_waiting",
+            "gauge",
+            "Requests without a result, of active runs that this broker executes as the leader.",
+            waiting as f64,
+        );
     }
 
     fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {

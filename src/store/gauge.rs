@@ -61,6 +61,7 @@ pub(super) struct Gauge {
     failures: AtomicU64,
     checked_at: AtomicI64,
     is_away: AtomicBool,
+    waited_in_vain: AtomicBool,
     is_stalled: AtomicBool,
     is_closing: AtomicBool,
     /// Time and error of the last write that the disk rejected.
@@ -84,6 +85,7 @@ impl Gauge {
             failures: AtomicU64::new(0),
             checked_at: AtomicI64::new(0),
             is_away: AtomicBool::new(false),
+            waited_in_vain: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             disk_trouble: Mutex::new(None),
@@ -91,6 +93,16 @@ impl Gauge {
             took: Default::default(),
             took_us: AtomicU64::new(0),
         }
+    }
+
+    /// A reader has waited for the server of the database in vain, or reached it.
+    pub(super) fn set_waited_in_vain(&self, in_vain: bool) {
+        self.waited_in_vain.store(in_vain, Relaxed);
+    }
+
+    /// Whether the last reader has waited for the server in vain. A broker that does not write knows it only by its readers.
+    pub(super) fn waited_in_vain(&self) -> bool {
+        self.waited_in_vain.load(Relaxed)
     }
 
     /// The server of the database went away, or is back.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a read waits for the server of the database.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// From the handle: something to read.
@@ -51,13 +51,17 @@ impl Reader {
 }
 
 /// Waits a little for a server that restarts: an actor that cannot read ends and is started again, and the number of restarts is limited.
+/// The next reads do not wait: there may be many.
 fn connect(address: &DatabaseAddress, gauge: &Gauge) -> Result<Conn, StoreError> {
     let begin = Instant::now();
     loop {
-        match dialect::reader(address) {
-            Err(StoreError::Unreachable(_)) if begin.elapsed() < PATIENCE && !gauge.is_away() => std::thread::sleep(PAUSE),
-            outcome => return outcome,
+        let outcome = dialect::reader(address);
+        let is_unreachable = matches!(outcome, Err(StoreError::Unreachable(_)));
+        if !is_unreachable || begin.elapsed() >= PATIENCE || gauge.is_away() || gauge.waited_in_vain() {
+            gauge.set_waited_in_vain(is_unreachable);
+            return outcome;
         }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -83,5 +87,25 @@ impl<O: ReadOp> Handler<Read<O>> for Reader {
             self.gauge.failed(&e.to_string());
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_read_waits_for_a_server_that_is_away() {
+        // Nothing listens there.
+        let address = DatabaseAddress::parse("postgres://webloom@127.0.0.1:1/webloom".as_ref()).expect("an address");
+        let gauge = Gauge::new(1);
+        let took = || {
+            let begin = Instant::now();
+            assert!(matches!(connect(&address, &gauge).err(), Some(StoreError::Unreachable(_))));
+            begin.elapsed()
+        };
+        assert!(took() >= PATIENCE && took() < PATIENCE);
+        gauge.set_waited_in_vain(false);
+        assert!(took() >= PATIENCE, "the server was back meanwhile");
     }
 }

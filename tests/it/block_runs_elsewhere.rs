@@ -132,7 +132,7 @@ fn calls_about_a_run_reach_its_broker_through_each_broker() {
         let workers = leader.with_token(WORKER);
         brokers.signal(1, "-STOP");
         let (status, problem) = workers.get(&format!("{queue}?wait=30")).await;
-        assert_eq!((status, &problem["type"]), (502, &json!("/problems/answer-lost")), "{problem}");
+        assert_eq!((status, &problem["type"]), (503, &json!("/problems/busy")), "{problem}");
         until("the leader executes the run", || async { (workers.post(&queue, &requests(9..10)).await.0 == 200).then_some(()) }).await;
         brokers.signal(1, "-CONT");
         let (status, pushed) = owner.with_token(WORKER).post(&queue, &requests(10..11)).await;

@@ -1,6 +1,6 @@
 //! The management of jobs by HTTP: previews, the ledger, reasons, changes, logs, groups, files.
 
-use crate::support::api::Api;
+use crate::support::api::{Api, requests};
 use crate::support::process::Broker;
 use crate::support::{journey, until};
 use reqwest::Method;
@@ -242,6 +242,15 @@ fn logs() {
             (&json!(true), Some(json!("begin 100%")))
         );
         assert_eq!(read(&format!("after={}&limit=1", page["next"])).await.0, ["Odd"]);
+
+        // A reader that goes on after any line misses none.
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(0..1)).await.0, 200);
+        let all = api.get(&format!("{path}?limit=1000")).await.1["items"].as_array().expect("lines").clone();
+        assert_eq!(all.iter().filter(|line| line["source"] == "broker").count(), 2, "made, and begun: {all:?}");
+        for (nth, line) in all.iter().enumerate() {
+            let rest = api.get(&format!("{path}?limit=1000&after={}", line["id"])).await.1["items"].clone();
+            assert_eq!(rest.as_array().expect("lines"), &all[nth + 1..], "after {line}");
+        }
 
         // A follower is woken by a line, and by the end; otherwise it waits.
         let (_, page) = read("").await;

@@ -60,7 +60,7 @@ fn a_paused_run_hands_out_nothing_and_stays_paused_over_a_crash() {
         assert!(shell(&broker, &["list"]).contains("running, paused"));
         assert!(shell(&broker, &["show", &run]).contains("paused"));
 
-        assert_eq!(shell(&broker, &["resume", &run]), format!("run {run} is not paused"));
+        assert_eq!(shell(&broker, &["resume", &run]), format!("run {run} goes on"));
         let (status, resumed) = steer(&api, &run, "resume").await;
         assert_eq!((status, resumed.get("pausedAt")), (200, None), "twice is as once: {resumed}");
         for _ in 0..3 {

@@ -222,7 +222,8 @@ class Engine:
             max_size=64 << 20,
             compression=None,
             ping_interval=None,
-            open_timeout=10,
+            # A new leader waits 10 s for the workers of its runs, and other brokers may hang, too.
+            open_timeout=5,
             close_timeout=2,
         ) as socket:
             self._proved = began

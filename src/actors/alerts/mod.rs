@@ -66,6 +66,8 @@ pub struct AlertActor {
     /// A notification arrived during a check.
     rang: bool,
     watch_after: Instant,
+    /// The last error that was logged, until a check succeeds.
+    logged: Option<String>,
 }
 
 /// To itself: check for work after a notification, after a second, or after a delivery.
@@ -81,7 +83,7 @@ impl AlertActor {
     pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
         let senders =
             Rc::new(Senders { outbound: std::sync::Arc::clone(&context.outbound), mail: mail::Mail::new(context.alerts.mail.as_ref()) });
-        Self { guard, context, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now() }
+        Self { guard, context, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now(), logged: None }
     }
 
     /// Creates messages for new events, and sends those that are due.
@@ -100,11 +102,18 @@ impl AlertActor {
                 this.watch_after = Instant::now() + took * WATCH_PART;
             }
             match found {
-                Ok(messages) => messages.into_iter().for_each(|message| this.send(message, ctx)),
-                // The next check retries.
+                Ok(messages) => {
+                    this.logged = None;
+                    messages.into_iter().for_each(|message| this.send(message, ctx));
+                }
+                // The next check retries, each second.
                 Err(error) => {
-                    log::warn!("failed to look for alerts: {error}");
-                    this.guard.stats().set_error(error.to_string());
+                    let error = error.to_string();
+                    if this.logged.as_ref() != Some(&error) {
+                        log::warn!("failed to look for alerts, trying again error={error}");
+                    }
+                    this.guard.stats().set_error(error.clone());
+                    this.logged = Some(error);
                 }
             }
             if std::mem::take(&mut this.rang) {

@@ -164,10 +164,10 @@ impl RunOwners {
         self.context.run_owners.table().join(broker, term, block_runs, self.patience());
         self.context.run_owners.right_ended();
         self.sessions.insert(broker, sender);
-        log::info!(
-            "broker connected to execute runs broker_id={broker} term={}",
-            term.map_or_else(|| "none".to_owned(), |term| term.to_string())
-        );
+        match term {
+            Some(term) => log::info!("broker connected to execute runs broker_id={broker} term={term}"),
+            None => log::info!("broker connected, it was drained and executes no runs broker_id={broker}"),
+        }
         self.send(broker, &ToOwner::Welcome { term, alive_every_ms: self.context.lease_ms / ALIVE_IN_PATIENCE as u64, block_runs: true });
         if block_runs {
             self.block_runs_connected(broker, ctx);
@@ -377,7 +377,10 @@ impl Handler<DrainOwner> for RunOwners {
     type Result = ();
     fn handle(&mut self, DrainOwner { broker, reply }: DrainOwner, _: &mut Self::Context) {
         let _timed = self.guard.timed("run_owners.drain");
-        let detail = || format!("the broker {broker} is not connected to the leader, so it executes no runs");
+        let detail = || match self.context.store.is_remote() {
+            true => format!("the broker {broker} is not connected to the leader, so it executes no runs"),
+            false => "with SQLite only the leader executes runs, so a standby can be stopped at any time".to_owned(),
+        };
         reply.send(if self.drain(broker) { Ok(()) } else { Err(Problem::conflict("not-connected", detail())) });
     }
 }

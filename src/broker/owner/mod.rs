@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use work::Work;
 
 /// Between two attempts to connect: it doubles, and begins again with each leader.
@@ -40,6 +40,9 @@ const CONNECT: Duration = Duration::from_secs(3);
 const LEND: Duration = Duration::from_millis(50);
 /// A leader to which the connection is lost takes the runs back after a second, so before that this broker must not answer for them any more.
 const UNCONNECTED_MS: i64 = 800;
+/// After a write of several messages, others are gathered for this time, because each write wakes threads of the leader. A run with little work
+/// sends one at a time, and does not wait.
+const GATHER: Duration = Duration::from_millis(2);
 /// Number of messages that are sent together, besides the first.
 const MOST_TOGETHER: usize = 256;
 /// A leader that is silent for so long is asked by another connection.
@@ -227,6 +230,7 @@ impl Owner {
                 let hint = "start this broker with --advertise and an address that the other brokers reach";
                 Err(Over::Lost(format!("the leader at {leader} cannot reach this broker at {own}: {hint}")))
             }
+            Ok(Err(WsClientError::InvalidResponseStatus(status))) => Err(Over::Lost(format!("{leader} answered {status}"))),
             Ok(Err(error)) => Err(Over::Lost(format!("{leader}: {error}"))),
             Err(_) => Err(Over::Lost(format!("{leader}: no response"))),
         }
@@ -249,6 +253,7 @@ impl Owner {
         let mut alive = std::pin::pin!(sleep(SILENT));
         let mut proof: Option<Proof> = None;
         let mut heard = Instant::now();
+        let mut may_write = Instant::now();
         loop {
             let (messages, store) = match &mut self.work {
                 Some(work) => (Some(&mut work.messages).filter(|_| every.is_some()), Some(work.context.store.clone())),
@@ -287,7 +292,7 @@ impl Owner {
                     Some(Err(error)) => return Over::Lost(error.to_string()),
                     None => return Over::Lost("closed by the leader".to_owned()),
                 },
-                Some(message) = next(messages) => message,
+                Some(message) = next(messages, may_write) => message,
                 _ = lends.tick() => {
                     self.work.iter_mut().filter(|_| every.is_some()).for_each(Work::lend);
                     continue;
@@ -326,8 +331,12 @@ impl Owner {
                 self.work.iter_mut().filter(|_| every.is_some()).flat_map(|work| std::iter::from_fn(|| work.messages.try_recv().ok()));
             let all: Vec<Outgoing> = std::iter::once(message).chain(others.take(MOST_TOGETHER)).collect();
             let leaves = all.iter().any(|outgoing| matches!(outgoing.message, ToLeader::Leave));
+            let are_several = all.len() > 1;
             if let Err(error) = send(socket, all).await {
                 return Over::Lost(error);
+            }
+            if are_several {
+                may_write = Instant::now() + GATHER;
             }
             if leaves {
                 return Over::Revoked;
@@ -393,10 +402,13 @@ fn leader_of(role: &Role, own: &str) -> Option<String> {
     }
 }
 
-/// The next message of the runs; never, if there are none.
-async fn next(messages: Option<&mut UnboundedReceiver<Outgoing>>) -> Option<Outgoing> {
+/// The next message of the runs, not before this time; never, if there are none.
+async fn next(messages: Option<&mut UnboundedReceiver<Outgoing>>, not_before: Instant) -> Option<Outgoing> {
     match messages {
-        Some(messages) => messages.recv().await,
+        Some(messages) => {
+            sleep_until(not_before).await;
+            messages.recv().await
+        }
         None => std::future::pending().await,
     }
 }

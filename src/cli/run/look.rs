@@ -179,11 +179,11 @@ pub fn describe(run: &Value) -> String {
         ("requests", is_block.then(counters)),
         (
             "blocks",
+            // Only the broker that executes the run knows what is at nodes.
             is_block.then(|| {
-                format!(
-                    "{} ready, {} at nodes, {} answered, {} in all",
-                    blocks["ready"], blocks["using"], blocks["answered"], blocks["total"]
-                )
+                let counts = [("ready", "ready"), ("using", "at nodes"), ("answered", "answered"), ("total", "in all")];
+                let known = counts.into_iter().filter(|(count, _)| !blocks[*count].is_null());
+                known.map(|(count, name)| format!("{} {name}", blocks[count])).collect::<Vec<_>>().join(", ")
             }),
         ),
         (

@@ -22,6 +22,6 @@ async fn set_paused(shell: &Shell, run: &RunRef, word: &str) -> Result<ExitCode,
     let answer = shell.client.post(&["runs", &id, word], &[], &json!({})).await?;
     shell.show(&answer, |run| match some_time(run, "pausedAt") {
         Some(since) => format!("run {id} is paused since {since}; {} blocks at nodes still finish", run["blocks"]["using"]),
-        None => format!("run {id} is not paused"),
+        None => format!("run {id} goes on"),
     })
 }
