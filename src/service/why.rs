@@ -181,11 +181,12 @@ impl Service {
     pub async fn why_run(&self, identity: Identity) -> Result<WhyOutput, Problem> {
         let stored = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let mut run = stored.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
-        let mut worker = None;
+        let (mut worker, mut is_silent) = (None, false);
         let (mut parts, mut obstacles) = (Vec::new(), Vec::new());
         if !run.state.is_final() {
             let (now, request);
             (now, parts, request) = self.state_of(&run).await;
+            is_silent = now.is_none() && self.context.elsewhere(&run).is_some();
             if let Some(now) = now {
                 // The state of its actor is newer than its row.
                 (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
@@ -198,7 +199,7 @@ impl Service {
         let open = self.context.store.read(OpenRunsOf(vec![run.job_id])).await.map_err(|e| problem_of(&e))?;
         let ahead: Vec<Identity> = open.into_iter().map(|(_, run)| run.identity).take_while(|other| *other != identity).collect();
         let watched = self.context.store.read(WatchedClasses).await.map_err(|e| problem_of(&e))?;
-        let answer = explain_run(&RunView {
+        let mut answer = explain_run(&RunView {
             run: &run,
             ahead: &ahead,
             worker,
@@ -207,6 +208,11 @@ impl Service {
             obstacles: &obstacles,
             now: Timestamp::now(),
         });
+        if is_silent {
+            // Its row has no counts of requests.
+            let because = "The broker that executes it does not answer. If it does not within its lease, another one takes the run over.";
+            answer.because = vec![because.to_owned()];
+        }
         Ok(output(identity.to_string(), answer, Some(identity)))
     }
 }

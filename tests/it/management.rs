@@ -245,8 +245,11 @@ fn logs() {
 
         // A reader that goes on after any line misses none.
         assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(0..1)).await.0, 200);
-        let all = api.get(&format!("{path}?limit=1000")).await.1["items"].as_array().expect("lines").clone();
-        assert_eq!(all.iter().filter(|line| line["source"] == "broker").count(), 2, "made, and begun: {all:?}");
+        let all = until("the run to begin", || async {
+            let all = api.get(&format!("{path}?limit=1000")).await.1["items"].as_array().expect("lines").clone();
+            (all.iter().filter(|line| line["source"] == "broker").count() == 2).then_some(all)
+        })
+        .await;
         for (nth, line) in all.iter().enumerate() {
             let rest = api.get(&format!("{path}?limit=1000&after={}", line["id"])).await.1["items"].clone();
             assert_eq!(rest.as_array().expect("lines"), &all[nth + 1..], "after {line}");
