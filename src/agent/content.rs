@@ -157,7 +157,8 @@ fn why(error: &io::Error, max_body: u64) -> FetchError {
     }
     match inner.and_then(|inner| inner.downcast_ref::<reqwest::Error>()) {
         Some(error) => in_the_body(error),
-        None => fetch_error(FetchErrorKind::Body, format!("cannot decode the body: {error}")),
+        // The connection did not fail: the body is what the site has sent.
+        None => final_error(format!("cannot decode the body: {error}")),
     }
 }
 

@@ -85,7 +85,7 @@ pub async fn drive(
     if outcome != Outcome::Interrupted {
         state.finish()?;
     }
-    let mut summary = summary(outcome, before, tally.now.take(), &last, began.elapsed());
+    let mut summary = summary(outcome, before, tally.now.take(), &last, began.elapsed(), options.resume);
     summary.kept = kept(options, state, &summary);
     say(&summary.to_string());
     Ok(summary)
@@ -93,12 +93,12 @@ pub async fn drive(
 
 /// Sums up the whole crawl: the earlier content of the file of lines, and what was written now. Without a file, the run's own counters
 /// are used.
-fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters, elapsed: Duration) -> Summary {
+fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters, elapsed: Duration, is_resumed: bool) -> Summary {
     let written = now.pages + now.failed;
     let (pages, failed) = match &before {
         Some(before) => (before.pages + now.pages, before.failed + now.failed),
-        // When a crawl is interrupted, the last reports may not be written yet.
-        None if outcome == Outcome::Finished => (run.success.max(now.pages), run.error.max(now.failed)),
+        // Redirects are among the successes of the run. When a crawl is interrupted, the last reports may not be written yet.
+        None if outcome == Outcome::Finished && is_resumed => (run.success.max(now.pages), run.error.max(now.failed)),
         None => (now.pages, now.failed),
     };
     let before = before.unwrap_or_default();
@@ -112,6 +112,7 @@ fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters
         failures: before.failures_with(now),
         kept: String::new(),
         now: written,
+        is_resumed,
         seconds: elapsed.as_secs_f64(),
         first_failure,
     }

@@ -203,7 +203,7 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "URL", value_parser = broker)]
     pub broker: Option<String>,
 
-    /// The token of that broker; it must permit creating jobs
+    /// A token of the role admin for that broker: the crawl creates a job, and is also its worker
     #[arg(long, value_name = "TEXT", env = "WEBLOOM_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 

@@ -14,13 +14,18 @@ pub struct Outputs {
     warc: Option<Warc>,
 }
 
-/// Rejects outputs that would replace existing files, unless the crawl is resumed or overwriting is allowed.
+/// Rejects outputs in a folder that does not exist, and those that would replace existing files, unless the crawl is resumed or overwriting is
+/// allowed.
 ///
 /// # Errors
-/// A file exists and is not empty, or two outputs are the same file.
+/// There is no such folder, a file exists and is not empty, or two outputs are the same file.
 pub fn check_outputs(options: &CrawlOptions) -> Result<(), CrawlError> {
     if options.output.is_some() && options.output == options.warc {
         return Err(CrawlError::Output("--output and --warc must be different files".to_owned()));
+    }
+    let folders = options.output.iter().chain(&options.warc).filter_map(|path| path.parent());
+    if let Some(folder) = folders.into_iter().find(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(CrawlError::Output(format!("there is no folder {}: make it first", folder.display())));
     }
     if options.resume || options.overwrite {
         return Ok(());

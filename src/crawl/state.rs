@@ -34,6 +34,9 @@ struct Note {
     /// The fire time of the run: one fire time makes one run, however often it is triggered.
     fire_time: Timestamp,
     finished: bool,
+    /// Where its lines are, if they are in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output: Option<PathBuf>,
 }
 
 impl State {
@@ -52,6 +55,10 @@ impl State {
             Some(note) if options.resume && note.finished => {
                 Err(CrawlError::State(format!("the crawl in {shown} is finished: omit --resume to start it again")))
             }
+            Some(Note { output: Some(output), .. }) if options.resume && output_of(options).as_ref() != Some(&output) => {
+                let output = output.display();
+                Err(CrawlError::State(format!("the lines of the crawl in {shown} are in {output}: resume it with --output {output}")))
+            }
             Some(note) if options.resume => Ok(Self { dir, note }),
             None if options.resume => Err(CrawlError::State(format!("there is no crawl of {label} to resume in {shown}"))),
             Some(note) if !note.finished && !options.fresh => Err(CrawlError::State(format!(
@@ -62,7 +69,8 @@ impl State {
                 if found.is_some() {
                     remove(&dir.join(BROKER))?;
                 }
-                let note = Note { url: label, job_id: JobId::random(), fire_time: Timestamp::now(), finished: false };
+                let note =
+                    Note { url: label, job_id: JobId::random(), fire_time: Timestamp::now(), finished: false, output: output_of(options) };
                 let state = Self { dir, note };
                 private::make_folder(&state.dir.join(BROKER)).map_err(CrawlError::file(&state.dir))?;
                 private::keep(&state.dir.join(BROKER));
@@ -137,6 +145,12 @@ fn read(dir: &Path) -> Result<Option<Note>, CrawlError> {
     }
 }
 
+/// The file of the lines of a crawl. It may be resumed from another folder.
+fn output_of(options: &CrawlOptions) -> Option<PathBuf> {
+    let output = options.output.as_ref()?;
+    Some(std::path::absolute(output).unwrap_or_else(|_| output.clone()))
+}
+
 fn remove(dir: &Path) -> Result<(), CrawlError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(CrawlError::file(dir)(error)),
@@ -173,5 +187,10 @@ mod tests {
         let fresh = State::prepare(&with(false, true)).expect("anew, for it was asked for");
         assert_ne!(fresh.job_id(), first.job_id());
         assert!(!fresh.database().exists());
+        let to = |resume, output: &str| CrawlOptions { output: Some(output.into()), ..with(resume, !resume) };
+        State::prepare(&to(false, "a.jsonl")).expect("begun");
+        assert!(refused(&to(true, "b.jsonl")).contains("/a.jsonl: resume it with --output "));
+        assert!(refused(&with(true, false)).contains("/a.jsonl: resume it with --output "));
+        State::prepare(&to(true, "a.jsonl")).expect("gone on with");
     }
 }

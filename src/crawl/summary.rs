@@ -91,6 +91,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Pages since this process began, including failed ones; fewer than all after a resume.
     pub now: u64,
+    /// It continues a crawl that was interrupted.
+    pub is_resumed: bool,
     /// Seconds since this process began.
     pub seconds: f64,
     /// The error of the first failed page.
@@ -113,7 +115,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (megabytes, rate) = (self.bytes as f64 / 1e6, self.pages_per_second());
         write!(f, "{} pages, {} failed, {megabytes:.1} MB", self.pages, self.failed)?;
-        if self.now < self.pages + self.failed {
+        if self.is_resumed && self.now < self.pages + self.failed {
             write!(f, " in all; {} of them since the crawl was resumed,", self.now)?;
         }
         write!(f, " in {:.1} s, {rate:.0} pages/s", self.seconds)?;
@@ -145,6 +147,7 @@ mod tests {
             left: 0,
             bytes: 12_340_000,
             now: 441,
+            is_resumed: true,
             seconds: 11.0,
             first_failure: None,
             failures: BTreeMap::new(),

@@ -61,6 +61,8 @@ pub(super) struct Gauge {
     failures: AtomicU64,
     checked_at: AtomicI64,
     is_away: AtomicBool,
+    /// Without a writer: readers alone find out that the server is away.
+    is_read_only: bool,
     waited_in_vain: AtomicBool,
     is_stalled: AtomicBool,
     is_closing: AtomicBool,
@@ -74,6 +76,11 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
+    /// The gauge of a store that only reads.
+    pub(super) fn read_only() -> Self {
+        Self { is_read_only: true, ..Self::new(1) }
+    }
+
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -85,6 +92,7 @@ impl Gauge {
             failures: AtomicU64::new(0),
             checked_at: AtomicI64::new(0),
             is_away: AtomicBool::new(false),
+            is_read_only: false,
             waited_in_vain: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
@@ -100,9 +108,9 @@ impl Gauge {
         self.waited_in_vain.store(in_vain, Relaxed);
     }
 
-    /// Whether the last reader has waited for the server in vain. A broker that does not write knows it only by its readers.
+    /// Whether a store without a writer has waited for the server in vain. Where there is one, it notices that the server is away.
     pub(super) fn waited_in_vain(&self) -> bool {
-        self.waited_in_vain.load(Relaxed)
+        self.is_read_only && self.waited_in_vain.load(Relaxed)
     }
 
     /// The server of the database went away, or is back.

@@ -267,7 +267,7 @@ impl Store {
     /// Its path cannot be resolved.
     pub fn stand_by(config: &StoreConfig) -> Result<Self, StoreError> {
         let address = config.database.absolute()?;
-        let gauge = Arc::new(Gauge::new(1));
+        let gauge = Arc::new(Gauge::read_only());
         let is_remote = address.file().is_none();
         Ok(Self { front: None, is_owner: false, readers: readers(config, address, &gauge), gauge, end: watch::channel(None).1, is_remote })
     }

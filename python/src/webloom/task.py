@@ -251,7 +251,7 @@ class TaskContext:
         self._attempt.after["data"] = data
 
     def next_at(self, when: datetime) -> None:
-        """Asks for the next run of the job at that time, once, whatever its schedule is. A time in the past means now."""
+        """Asks for the next run of the job at that time, once, whatever its schedule is. A time in the past means in 100 ms."""
         self._attempt.after["nextAt"] = format_instant(when)
 
     def next_in(self, delay: timedelta | float) -> None:

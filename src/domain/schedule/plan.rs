@@ -1,5 +1,6 @@
 //! The compiled form of a schedule: computes the next fire.
 
+use super::SHORTEST_INTERVAL;
 use super::blackout;
 use super::decide::SMALL_STEP_MS;
 use crate::domain::cron::Cron;
@@ -89,9 +90,10 @@ impl PlanState {
     pub fn ask(&mut self, at: Timestamp, from: Option<Timestamp>, now: Timestamp) {
         // If the clock went back since the request, the pause keeps its length.
         let at = from.filter(|from| *from > now).map_or(at, |from| now.plus_ms(at.since_ms(from)));
-        // A time in the past means now; there is no named time to wait for.
+        // A time in the past means at once; there is no named time to wait for. A job that asks for that each time must not use up the broker.
         let from = from.or((at <= now).then_some(now));
-        (self.asked_at, self.asked_from) = (Some(at.max(now)), from.map(|from| from.min(now)));
+        let soonest = now.plus_ms(SHORTEST_INTERVAL as i64);
+        (self.asked_at, self.asked_from) = (Some(at.max(soonest)), from.map(|from| from.min(now)));
     }
 
     /// Fires after the decided time may already be in the ledger with a run.
