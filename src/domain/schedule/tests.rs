@@ -349,6 +349,17 @@ fn of_several_pauses_after_the_end_the_shortest_counts() {
     assert_eq!(next, Some((at(1), Some(1))));
 }
 
+/// A run that asks for the next one at once, or for a time in the past, makes no runs without a pause.
+#[test]
+fn a_time_that_is_asked_for_is_never_nearer_than_the_shortest_interval() {
+    let soonest = T.plus_ms(SHORTEST_INTERVAL as i64);
+    for (asked, expected) in [(at(-9), soonest), (T, soonest), (T.plus_ms(99), soonest), (T.plus_ms(101), T.plus_ms(101))] {
+        let mut state = PlanState::new(T);
+        state.ask(asked, None, T);
+        assert_eq!(state.asked_at, Some(expected), "{asked}");
+    }
+}
+
 /// A job that runs only at times requested by its runs continues after the broker was down for days.
 #[test]
 fn a_time_that_nothing_else_follows_is_never_lost() {
