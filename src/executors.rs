@@ -50,9 +50,8 @@ impl Executors {
     }
 
     /// A broker has answered a call about a run. `asked`: its address; `named`: the broker that executes the run, by the answer's header.
-    /// A broker that is new is to be tried: with [`Self::tried`].
-    #[must_use]
-    pub fn answered(&self, run: Identity, asked: &Url, named: Option<&str>) -> Option<Url> {
+    /// Returns a broker that is to be tried: then call [`Self::tried`].
+    fn answered(&self, run: Identity, asked: &Url, named: Option<&str>) -> Option<Url> {
         let mut known = self.known();
         let Some(url) = named.and_then(|named| usable(asked, named)) else {
             known.by_run.remove(&run);
@@ -70,6 +69,13 @@ impl Executors {
                 Some(url)
             }
         }
+    }
+
+    /// As [`Self::answered`], with the header of an answer. Tries a broker that is new, beside the calls.
+    pub fn note(&self, client: &awc::Client, run: Identity, asked: &Url, named: Option<&str>) {
+        let Some(url) = self.answered(run, asked, named) else { return };
+        let (client, executors) = (client.clone(), self.clone());
+        drop(actix_rt::spawn(async move { executors.tried(&url, reaches(&client, &url).await) }));
     }
 
     /// A broker was tried.
@@ -94,7 +100,7 @@ pub fn is_local(url: &Url) -> bool {
 }
 
 /// Whether a broker answers.
-pub async fn reaches(client: &awc::Client, url: &Url) -> bool {
+async fn reaches(client: &awc::Client, url: &Url) -> bool {
     let answer = client.get(format!("{}healthz", url.as_str())).send();
     matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(answer)) if answer.status().is_success())
 }

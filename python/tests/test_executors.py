@@ -6,7 +6,7 @@ import asyncio
 import http.server
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -88,50 +88,51 @@ async def _known(client: AsyncClient, executor: _Broker) -> None:
     raise AssertionError("the second broker was never called")
 
 
-def test_calls_go_to_the_broker_that_executes_the_run_and_back_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_call, "LOOK_S", 0.05)
+def _with_pair(test: Callable[[AsyncClient, _Broker, _Broker], Awaitable[None]]) -> None:
+    """Runs a test with a client that calls the second broker."""
 
     async def main() -> None:
         with _pair() as (leader, executor):
             async with AsyncClient(leader.url, token=None) as client:
                 await _known(client, executor)
-                at_leader = leader.pushes
-                await _push(client)
-                assert (leader.pushes, executor.pushes) == (at_leader, 2)
-                # It hangs: it does not answer what asks nothing either.
-                executor.is_silent = True
-                await _push(client)
-                await _push(client)
-                assert (leader.pushes, executor.pushes) == (at_leader + 2, 2), "it is not tried again at once"
+                await test(client, leader, executor)
 
     asyncio.run(main())
+
+
+def test_calls_go_to_the_broker_that_executes_the_run_and_back_when_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_call, "LOOK_S", 0.05)
+
+    async def test(client: AsyncClient, leader: _Broker, executor: _Broker) -> None:
+        at_leader = leader.pushes
+        await _push(client)
+        assert (leader.pushes, executor.pushes) == (at_leader, 2)
+        # It hangs: it does not answer what asks nothing either.
+        executor.is_silent = True
+        await _push(client)
+        await _push(client)
+        assert (leader.pushes, executor.pushes) == (at_leader + 2, 2), "it is not tried again at once"
+
+    _with_pair(test)
 
 
 def test_a_token_that_only_the_leader_knows_is_tried_there() -> None:
-    async def main() -> None:
-        with _pair() as (leader, executor):
-            async with AsyncClient(leader.url, token=None) as client:
-                await _known(client, executor)
-                at_leader = leader.pushes
-                executor.status = 401
-                await _push(client)
-                assert (leader.pushes, executor.pushes) == (at_leader + 1, 1)
+    async def test(client: AsyncClient, leader: _Broker, executor: _Broker) -> None:
+        at_leader, executor.status = leader.pushes, 401
+        await _push(client)
+        assert (leader.pushes, executor.pushes) == (at_leader + 1, 1)
 
-    asyncio.run(main())
+    _with_pair(test)
 
 
 def test_a_run_that_has_moved_is_called_where_it_is() -> None:
-    async def main() -> None:
-        with _pair() as (leader, executor):
-            async with AsyncClient(leader.url, token=None) as client:
-                await _known(client, executor)
-                at_leader = leader.pushes
-                executor.names = None
-                await _push(client)
-                await _push(client)
-                assert (leader.pushes, executor.pushes) == (at_leader + 1, 2)
+    async def test(client: AsyncClient, leader: _Broker, executor: _Broker) -> None:
+        at_leader, executor.names = leader.pushes, None
+        await _push(client)
+        await _push(client)
+        assert (leader.pushes, executor.pushes) == (at_leader + 1, 2)
 
-    asyncio.run(main())
+    _with_pair(test)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ use super::parcel::Parcel;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::BlockId;
-use crate::executors::{Executors, dies, reaches};
+use crate::executors::{Executors, dies};
 use crate::protocol::{BULK, EXECUTOR_HEADER, RUN_HEADER};
 use awc::http::StatusCode;
 use awc::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -122,10 +122,7 @@ impl Reporter {
         };
         let status = response.status();
         let named = response.headers().get(EXECUTOR_HEADER).and_then(|url| url.to_str().ok());
-        if let Some(url) = self.executors.answered(parcel.run(), broker, named) {
-            let (client, executors) = (self.client.clone(), self.executors.clone());
-            drop(actix_rt::spawn(async move { executors.tried(&url, reaches(&client, &url).await) }));
-        }
+        self.executors.note(&self.client, parcel.run(), broker, named);
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|text| text.to_str().ok()?.parse().ok());
         // Read the response even if it is not needed, so that the connection can be reused.
         let mut response = response.timeout(TIMEOUT);

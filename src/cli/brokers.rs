@@ -8,9 +8,10 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column::text("ROLE", "role"),
     Column::text("URL", "url"),
+    Column::text("EXECUTES", "executes"),
     Column::text("RUNS", "runs"),
     Column::text("TERM", "term"),
     Column::text("VERSION", "version"),

@@ -2,6 +2,7 @@
 
 use super::connect::{self, Stage};
 use super::failure::Failure;
+use super::say_error;
 use crate::config::addresses::Addresses;
 use crate::protocol::problem::Problem;
 use crate::tls;
@@ -19,6 +20,8 @@ const PAGE: usize = 1_000;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Response timeout: longer than the broker lets any caller wait.
 const ANSWER: Duration = Duration::from_secs(90);
+/// After this time without a response the command prints that it waits.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of the liveness check.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 /// Response timeout of a call with a large body.
@@ -219,7 +222,10 @@ impl Client {
                 refused = refused.or(Some(failure));
                 continue;
             }
-            let answer = match finish(self.request(broker, method.clone(), path, query)?).send().await {
+            let answer = finish(self.request(broker, method.clone(), path, query)?).send();
+            // Some calls ask the broker to wait for something.
+            let is_patient = query.iter().any(|(name, value)| *name == "wait" && value.is_some());
+            let answer = match if is_patient { answer.await } else { with_notice(broker, answer).await } {
                 Ok(answer) => answer,
                 Err(error) => {
                     let failure = unreachable(broker, &error).await;
@@ -260,6 +266,22 @@ impl Client {
             refused = Some(failure);
         }
         Err(refused.unwrap_or_else(|| Failure::Refused("no broker is configured".to_owned())))
+    }
+}
+
+/// Waits for a response. Prints a line on standard error if it takes long.
+async fn with_notice<T>(broker: &Url, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    match tokio::time::timeout(PATIENCE, &mut answer).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            say_error(&format!(
+                "the broker at {} has not answered for {} s: waiting",
+                broker.as_str().trim_end_matches('/'),
+                PATIENCE.as_secs()
+            ));
+            answer.await
+        }
     }
 }
 

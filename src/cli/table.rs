@@ -107,14 +107,16 @@ impl Column {
     }
 }
 
-/// A table of the items of a list; `none` if there are none. Adds a note if there are more items.
+/// A table of the items of a list; `none` if there are none. Adds a note if there are more items, unless programs read the table.
 pub fn list(answer: &Value, none: &str, columns: &[Column]) -> String {
     let items = items(answer);
     if items.is_empty() {
         return none.to_owned();
     }
-    let more = if answer["nextCursor"].is_string() { "\n… there are more; --limit shows more of them" } else { "" };
-    format!("{}{more}", table(items, columns, Look::get(), width()))
+    let look = Look::get();
+    let has_note = answer["nextCursor"].is_string() && !look.no_headers;
+    let more = if has_note { "\n… there are more; --limit shows more of them" } else { "" };
+    format!("{}{more}", table(items, columns, look, width()))
 }
 
 fn width() -> usize {

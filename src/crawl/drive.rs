@@ -164,6 +164,7 @@ impl<'a> Watch<'a> {
             }
         }
         let (client, began) = (self.client, Instant::now());
+        self.state.keep()?;
         let identity = begin(client, self.options, self.state).await?;
         let mut looked = began;
         loop {
@@ -231,7 +232,12 @@ async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result
     match client.json::<Value>(Method::GET, &format!("/api/v1/jobs/{id}"), None).await {
         Ok(_) => {}
         Err(Error::Refused(problem)) if problem.status == 404 => {
-            client.json::<Value>(Method::POST, "/api/v1/jobs", Some(&job(options, id))).await?;
+            let made = client.json::<Value>(Method::POST, "/api/v1/jobs", Some(&job(options, id))).await;
+            if let Err(Error::Refused(_)) = &made {
+                // There is nothing to resume. If the note stays, the next crawl asks for --fresh: no harm.
+                let _ = state.forget();
+            }
+            made?;
         }
         Err(error) => return Err(error),
     }

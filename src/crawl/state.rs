@@ -40,7 +40,7 @@ struct Note {
 }
 
 impl State {
-    /// Prepares the directory: to resume its crawl, or to start again.
+    /// Prepares the directory: to resume its crawl, or to start again. A new crawl can be resumed after [`Self::keep`].
     ///
     /// # Errors
     /// There is nothing to resume; there is, but --resume is missing; the directory cannot be written.
@@ -67,14 +67,15 @@ impl State {
             ))),
             found => {
                 if found.is_some() {
-                    remove(&dir.join(BROKER))?;
+                    remove_file(&dir.join(NOTE))?;
                 }
+                // A crawl that could not begin has left a broker's files and no note.
+                remove(&dir.join(BROKER))?;
                 let note =
                     Note { url: label, job_id: JobId::random(), fire_time: Timestamp::now(), finished: false, output: output_of(options) };
                 let state = Self { dir, note };
                 private::make_folder(&state.dir.join(BROKER)).map_err(CrawlError::file(&state.dir))?;
                 private::keep(&state.dir.join(BROKER));
-                state.write()?;
                 Ok(state)
             }
         }
@@ -116,10 +117,22 @@ impl State {
     /// The note cannot be written.
     pub fn finish(&mut self) -> Result<(), CrawlError> {
         self.note.finished = true;
-        self.write()
+        self.keep()
     }
 
-    fn write(&self) -> Result<(), CrawlError> {
+    /// Removes the note: the broker has refused the job.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn forget(&self) -> Result<(), CrawlError> {
+        remove_file(&self.dir.join(NOTE))
+    }
+
+    /// Stores the note. Call it before the broker gets the job.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub fn keep(&self) -> Result<(), CrawlError> {
         let (path, new) = (self.dir.join(NOTE), self.dir.join("crawl.json.new"));
         let text = serde_json::to_vec_pretty(&self.note).expect("a note is plain data");
         let written = private::options().write(true).create(true).truncate(true).open(&new).and_then(|mut file| {
@@ -151,6 +164,13 @@ fn output_of(options: &CrawlOptions) -> Option<PathBuf> {
     Some(std::path::absolute(output).unwrap_or_else(|_| output.clone()))
 }
 
+fn remove_file(path: &Path) -> Result<(), CrawlError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(CrawlError::file(path)(error)),
+        _ => Ok(()),
+    }
+}
+
 fn remove(dir: &Path) -> Result<(), CrawlError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(CrawlError::file(dir)(error)),
@@ -171,7 +191,10 @@ mod tests {
         let refused = |options: &CrawlOptions| State::prepare(options).expect_err("refused").to_string();
 
         assert!(refused(&with(true, false)).contains("no crawl"));
+        State::prepare(&with(false, false)).expect("begun");
+        assert!(refused(&with(true, false)).contains("no crawl"), "its job was not given to a broker");
         let first = State::prepare(&with(false, false)).expect("begun");
+        first.keep().expect("kept");
         fs::write(first.database(), "pages").expect("a database");
         assert!(refused(&with(false, false)).contains("--resume"));
         let other = CrawlOptions { starts: vec![Url::parse("http://b/").expect("a url")], ..with(true, false) };
@@ -183,12 +206,12 @@ mod tests {
         again.finish().expect("finished");
         assert!(refused(&with(true, false)).contains("finished"));
 
-        State::prepare(&with(false, false)).expect("anew, for the old one is finished");
+        State::prepare(&with(false, false)).expect("anew, for the old one is finished").keep().expect("kept");
         let fresh = State::prepare(&with(false, true)).expect("anew, for it was asked for");
         assert_ne!(fresh.job_id(), first.job_id());
         assert!(!fresh.database().exists());
         let to = |resume, output: &str| CrawlOptions { output: Some(output.into()), ..with(resume, !resume) };
-        State::prepare(&to(false, "a.jsonl")).expect("begun");
+        State::prepare(&to(false, "a.jsonl")).expect("begun").keep().expect("kept");
         assert!(refused(&to(true, "b.jsonl")).contains("/a.jsonl: resume it with --output "));
         assert!(refused(&with(true, false)).contains("/a.jsonl: resume it with --output "));
         State::prepare(&to(true, "a.jsonl")).expect("gone on with");

@@ -238,6 +238,16 @@ impl Run {
     /// The epoch of a new run; each adoption increments it.
     pub const FIRST_EPOCH: i64 = 1;
 
+    /// Its arguments as a trigger gives them: JSON for a task, text for other kinds.
+    #[must_use]
+    pub fn arguments_value(&self) -> Option<serde_json::Value> {
+        let text = self.arguments.as_deref()?;
+        match self.kind {
+            JobKind::Task => serde_json::from_str(text).ok(),
+            _ => Some(text.into()),
+        }
+    }
+
     /// A run that is created now and may begin at once, with default settings. It has no number before it is stored.
     #[must_use]
     pub fn new(job_id: JobId, kind: JobKind, now: Timestamp) -> Self {

@@ -271,6 +271,9 @@ pub struct RunOutput {
     /// The broker that executes the run, or did; absent: the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_id: Option<BrokerId>,
+    /// Its arguments: JSON for a task, text for other runs. Absent in lists, and if there are none; a program has those of its job then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<serde_json::Value>,
     /// Who created it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of another run did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,

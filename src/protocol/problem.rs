@@ -163,7 +163,7 @@ impl Problem {
         );
         Self::new("answer-lost", "The answer is lost", 502, detail)
     }
-    /// 503: the same for a call that changes nothing: it can be sent again.
+    /// 503: the same for a `GET`, which can be sent again.
     #[must_use]
     pub fn lost_read(broker: &str, why: &str) -> Self {
         Self::busy(format!("the call was passed on to the broker at {broker}, and its answer did not come ({why}): send it again"))

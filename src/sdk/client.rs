@@ -5,7 +5,7 @@ use super::error::Error;
 use crate::config::addresses::Addresses;
 use crate::domain::ids::{BlockId, Identity, WorkerId};
 use crate::domain::run::RunState;
-use crate::executors::{Executors, dies, is_local, reaches};
+use crate::executors::{Executors, dies, is_local};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{Pushed, read_json};
 use crate::protocol::token::own;
@@ -189,7 +189,7 @@ impl Client {
             () = is_lost => return Err(again("the broker is silent, and another one may have its work".to_owned())),
         };
         if let Some(run) = call.run {
-            self.note_executor(run, broker, named.as_deref());
+            self.executors.note(&self.http, run, broker, named.as_deref());
         }
         if status.is_success() {
             return Ok(Answer { status: status.as_u16(), state, body });
@@ -203,13 +203,6 @@ impl Client {
             _ if status.is_server_error() => Err(Failure::Again { after, reason: problem.to_string() }),
             _ => Err(Failure::Final(problem)),
         }
-    }
-
-    /// An answer about a run has named the broker that executes the run, or none.
-    fn note_executor(&self, run: Identity, asked: &url::Url, named: Option<&str>) {
-        let Some(url) = self.executors.answered(run, asked, named) else { return };
-        let (http, executors) = (self.http.clone(), self.executors.clone());
-        drop(actix_rt::spawn(async move { executors.tried(&url, reaches(&http, &url).await) }));
     }
 
     /// Makes one call and retries it until it succeeds or is finally rejected. To end it earlier, drop it.

@@ -1,7 +1,7 @@
 //! The failed requests of a run: lists them and requeues them.
 
 use super::Service;
-use crate::actors::job::{FirstRequests, TriggerOrder, arguments_of};
+use crate::actors::job::{FirstRequests, TriggerOrder};
 use crate::actors::reply::problem_of;
 use crate::actors::run::{MOST_REQUEUED, text_of};
 use crate::domain::fingerprint::Fingerprint;
@@ -339,7 +339,7 @@ impl Service {
         let stored = stored.await.map_err(|e| problem_of(&e))?.into_iter();
         let blocks = stored.map(|block| (block.seq, block.entries, chosen.remove(&block.seq).unwrap_or_default())).collect();
         let order = TriggerOrder {
-            input: TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() },
+            input: TriggerInput { arguments: run.arguments_value(), priority: Some(run.priority), ..TriggerInput::default() },
             retry_of: Some(run.identity),
             trace: TraceContext::of_run(&run),
             by,

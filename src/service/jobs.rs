@@ -1,7 +1,7 @@
 //! Jobs: created here, read and changed through their actors.
 
 use super::Service;
-use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, flow_problem, job_from};
+use crate::actors::job::{JobChange, JobHandle, TriggerOrder, check_trigger, conflict, flow_problem, job_from};
 use crate::actors::reply::{problem_of, reply};
 use crate::domain::ids::{IdPart, Identity, JobId};
 use crate::domain::job::{Job, JobKind, limits};
@@ -311,7 +311,7 @@ impl Service {
     pub async fn retry_run(&self, identity: Identity, by: Option<String>) -> Result<RunOutput, Problem> {
         let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
-        let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
+        let input = TriggerInput { arguments: run.arguments_value(), priority: Some(run.priority), ..TriggerInput::default() };
         self.trigger(
             run.job_id,
             TriggerOrder { input, retry_of: Some(identity), trace: TraceContext::of_run(&run), by, ..TriggerOrder::default() },

@@ -134,7 +134,10 @@ impl Service {
         let plan = self.plan_of(job.schedule.as_ref())?;
         let open = self.context.store.read(OpenRunsOf(vec![id])).await.map_err(|e| problem_of(&e))?;
         // Times that are due and not decided yet are still in the future of the plan.
-        let after = after.unwrap_or(stored.state.decided_until);
+        let undecided = stored.state.decided_until;
+        // Those of a disabled job that are past are never decided.
+        let first = if job.is_enabled { undecided } else { undecided.max(Timestamp::now()) };
+        let after = after.unwrap_or(first);
         let mut found = preview(&plan, &stored.state, !open.is_empty(), after, count);
         if !job.is_enabled {
             let why = job.disabled_reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();

@@ -72,7 +72,7 @@ impl Service {
         if let Some(output) = self.described_elsewhere(&run).await {
             return Ok(output);
         }
-        let mut output = shown(&run);
+        let mut output = RunOutput { arguments: run.arguments_value(), ..shown(&run) };
         if run.kind == JobKind::Block {
             self.count_blocks(&run, &mut output).await?;
             output.crawling = Some(crawling(&run));
@@ -159,7 +159,7 @@ impl Service {
         for run in &runs {
             let asked = if run.state.is_final() { None } else { self.described(run.identity).await };
             items.push(match asked {
-                Some(output) => output,
+                Some(output) => RunOutput { arguments: None, ..output },
                 None => self.listed(run).await?,
             });
         }

@@ -119,7 +119,6 @@ impl Service {
         for (_, run) in self.context.addresses.runs.all() {
             run.site_held(Arc::clone(&name));
         }
-        self.context.run_owners.holds_changed();
         let until = now.plus_ms(ms).on_the_wall();
         log::info!("site held name={name} until={until} by={}", by.as_deref().unwrap_or("-"));
         self.site(&name)
@@ -165,7 +164,6 @@ impl Service {
         for (_, run) in self.context.addresses.runs.all() {
             run.sites_freed(Arc::clone(&released));
         }
-        self.context.run_owners.holds_changed();
         log::info!("site released name={name} by={}", by.as_deref().unwrap_or("-"));
         self.site(&name)
     }

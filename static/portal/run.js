@@ -17,6 +17,8 @@ const OVER = new Set(["success", "failed", "stopped"]);
 // Blocks that the time line shows: one page of the list.
 const BLOCKS = 1000;
 const BLOCKS_EVERY = 5000;
+// Characters of its arguments that are shown.
+const ARGUMENTS = 2000;
 
 function stop(run, again) {
   return ask({
@@ -59,6 +61,8 @@ function head(run, again) {
   ];
 }
 
+const beginning = text => text.length > ARGUMENTS ? `${text.slice(0, ARGUMENTS)}…` : text;
+
 function counters(run, worker) {
   const counted = run.kind === "block" ? [
     ["Blocks sent to nodes", `${num(run.blockTimes)} times`], ["URLs seen", num(run.seen)], ["Downloaded", `${num(run.bytes)} bytes`],
@@ -68,7 +72,8 @@ function counters(run, worker) {
     ["Attempt", run.attempt || ""], ["Next attempt", time(run.notBefore)], ["Priority", run.priority],
     ["Scheduled for", time(run.plannedAt)], ["Created", time(run.creationTime)], ["Started", time(run.startTime)], ["Ended", time(run.finishTime)], ["Paused", time(run.pausedAt)],
     ["Took", took(run)], ["Worker", run.workerId && [link(`/workers/${run.workerId}`, worker ?? short(run.workerId)), worker && [" ", short(run.workerId)]]], ["Repeats", runLink(run.retryOf)],
-    ["Follows", runLink(run.after)], ["Trace", run.traceId && h("code", {}, run.traceId)], ...counted, ...crawling(run),
+    ["Follows", runLink(run.after)], ["Trace", run.traceId && h("code", {}, run.traceId)],
+    ["Arguments", run.arguments !== undefined && h("code", { class: "wrap" }, beginning(JSON.stringify(run.arguments)))], ...counted, ...crawling(run),
   ]);
 }
 

@@ -47,6 +47,7 @@ fn entry(n: usize) -> Value {
     );
     entry["lastError"] = json!({ "kind": "connect", "message": entry["name"] });
     entry["errors"] = json!([{ "kind": "not-reported", "failed": 12_345 }, { "status": 503, "failed": 9 }]);
+    entry["executes"] = json!(true);
     entry["delayBy"] = json!("slowAnswers");
     entry["held"] = json!({ "why": "operator", "by": entry["name"], "until": entry["at"] });
     entry

@@ -169,6 +169,10 @@ fn what_a_crawl_wrote_is_not_overwritten_by_chance() {
 fn a_crawl_without_a_page_says_why() {
     journey(async {
         let folder = tempfile::tempdir().expect("a folder");
+        let without_broker = ["crawl", "http://127.0.0.1:1/", "--start-timeout-s", "1", "--broker", "http://127.0.0.1:1"];
+        let without_broker = webloom(folder.path(), &without_broker).await;
+        assert!(errors(&without_broker).contains("cannot be reached within 1 s"), "{}", errors(&without_broker));
+        // It has not begun, so the next one is not asked whether to resume it.
         let dead = ["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl", "--start-timeout-s", "1"];
         let dead = webloom(folder.path(), &dead).await;
         let (said, cause) = (errors(&dead), "http://127.0.0.1:1: connect: ");

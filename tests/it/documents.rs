@@ -339,6 +339,7 @@ followed! {
     the_scrapy_project_can_be_followed: "docs/tutorials/scrapy.md";
     the_guide_to_crawls_can_be_followed: "docs/guides/crawl.md";
     the_guide_to_programs_can_be_followed: "docs/guides/programs.md";
+    the_guide_to_callbacks_can_be_followed: "docs/guides/callbacks.md";
     the_guide_to_retries_can_be_followed: "docs/guides/retries.md";
     the_guide_to_alerts_can_be_followed: "docs/guides/alerts.md";
     the_guide_to_tokens_can_be_followed: "docs/guides/tokens-and-tls.md";

@@ -75,6 +75,11 @@ fn previews() {
         assert_eq!(api.post(&format!("/api/v1/jobs/{job}/disable"), &json!({ "reason": "holidays" })).await.0, 200);
         let (_, out) = api.get(&format!("/api/v1/jobs/{job}/next")).await;
         assert!(out["remarks"][0].as_str().is_some_and(|text| text.contains("disabled (holidays)")), "{out}");
+        let often = scheduled(&api, "often", json!({ "schedule": { "triggers": [{ "every": 100 }] } })).await;
+        assert_eq!(api.post(&format!("/api/v1/jobs/{often}/disable"), &json!({})).await.0, 200);
+        let next = async || api.get(&format!("/api/v1/jobs/{often}/next?count=1")).await.1["fires"][0]["at"].clone();
+        let first = next().await;
+        until("a later time: past ones of a disabled job never come", || async { (next().await != first).then_some(()) }).await;
         for (query, status) in [("count=0", 422), ("count=x", 400), ("after=yesterday", 400)] {
             assert_eq!(api.get(&format!("/api/v1/jobs/{job}/next?{query}")).await.0, status, "{query}");
         }
@@ -389,6 +394,8 @@ fn files_of_jobs() {
         assert_eq!(actions(import("", yaml.clone()).await), ["a unchanged", "b unchanged"], "{yaml}");
         assert_eq!(actions(import("", list.to_string()).await), ["a unchanged", "b unchanged"]);
         let more = format!("{yaml}- name: c\n  priority: 7\n  properties:\n    FullClassName: a.B\n").replace("limit: 2", "limit: 3");
+        let long = format!("{}{yaml}", "# a comment\n".repeat(200_000));
+        assert_eq!(actions(import("", long).await), ["a unchanged", "b unchanged"], "over the limit of other calls");
         let before = api.get("/api/v1/changes").await;
         let id = crate::support::api::id();
         let twins = format!(

@@ -133,8 +133,13 @@ fn a_function_is_run_and_what_it_says_is_kept() {
         assert!(log["items"].as_array().expect("lines").iter().any(|l| l["text"] == said && l["level"] == "warning"), "{log}");
         // What it left is there for the next one, whose arguments the trigger brings.
         let (_, run) = api.post(&format!("/api/v1/jobs/{sums}/trigger"), &json!({ "arguments": [10] })).await;
+        let path = format!("/api/v1/runs/{}", run["identity"].as_str().expect("an id"));
+        assert_eq!(api.get(&path).await.1["arguments"], json!([10]), "of its trigger");
         let second = over(&api, run["identity"].as_str().expect("an id")).await;
         assert_eq!(second["result"], json!({ "sum": 10, "before": 3 }), "{second}");
+        assert_eq!((&first["arguments"], &second["arguments"]), (&json!([1, 2]), &json!([10])));
+        let listed = api.get("/api/v1/runs").await.1;
+        assert!(listed["items"].as_array().is_some_and(|runs| runs.len() == 2 && runs.iter().all(|run| run.get("arguments").is_none())));
         // Failures are tried again by the policy; a panic is one of them.
         let policies = json!({ "policies": { "retry": { "limit": 3, "delay": 10 } } });
         let again = job(&api, "again", json!({ "handler": "fails" }), policies).await;

@@ -135,7 +135,7 @@ def join(base: str, link: str, encoding: str) -> str:
     """The URL of a link on a page in this encoding: its query is written in the encoding of the page, all else in UTF-8.
 
     Raises:
-        ValueError: it is no URL.
+        ValueError: it is not a URL.
     """
     url = urljoin(base, link.strip("\t\n\f\r "))
     if url.isascii() or encoding == "utf-8" or encoding.startswith("utf-16"):

@@ -143,7 +143,7 @@ def success(attempt: Attempt, result: Any) -> dict[str, Any]:
             text = _encode(report[name])
             size = len(text.encode())
         except (TypeError, ValueError, RecursionError) as error:
-            return failure(attempt.order, PermanentError(f"the {name} of the task is no JSON: {error}"), {})
+            return failure(attempt.order, PermanentError(f"the {name} of the task is not JSON: {error}"), {})
         if size > MOST_VALUE:
             too_large = PermanentError(f"the {name} of the task has {size} bytes; at most {MOST_VALUE} are stored")
             return failure(attempt.order, too_large, {})

@@ -42,7 +42,7 @@ class Settings:
         for address in brokers:
             parts = urlsplit(address)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ConfigurationError(f"the broker's address `{address}` is no URL: `http://host:port` is expected")
+                raise ConfigurationError(f"the broker's address `{address}` is not a URL: `http://host:port` is expected")
         ca = os.fspath(ca_file) if ca_file is not None else os.environ.get("WEBLOOM_CA_FILE") or None
         if ca is not None and not Path(ca).is_file():
             raise ConfigurationError(f"the CA file `{ca}` does not exist")

@@ -2354,6 +2354,9 @@ class RunOutput(Model):
     update_time: datetime
     #: The run of another job whose end started this one.
     after: str | None = None
+    #: Its arguments: JSON for a task, text for other runs. Absent in lists, and if there are none; a program has
+    #: those of its job then.
+    arguments: Any = None
     #: The broker that executes the run, or did; absent: the leader.
     broker_id: str | None = None
     #: Blocks at nodes now; absent where it is unknown: while the run is being loaded, and on a standby.

@@ -234,7 +234,7 @@ class Response:
         """The URL of a link of this page. Its query is written in the encoding of the page, as browsers do.
 
         Raises:
-            ValueError: the link is no URL.
+            ValueError: the link is not a URL.
         """
         return _charset.join(self.url, link, self.encoding)
 
@@ -242,7 +242,7 @@ class Response:
         """A request for a link of this page; `members` are those of `Request`.
 
         Raises:
-            ValueError: the link is no URL.
+            ValueError: the link is not a URL.
         """
         return Request(self.urljoin(link), callback, **members)
 

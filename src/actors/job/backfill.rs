@@ -1,6 +1,5 @@
 //! Backfills of past scheduled times, and new runs for dead runs.
 
-use super::input::arguments_of;
 use super::loaded::LoadedJob;
 use super::message::TriggerOrder;
 use crate::actors::reply::problem_of;
@@ -25,7 +24,7 @@ const MOST_REDRIVEN: usize = 100;
 #[must_use]
 pub fn redriven(run: &Run) -> TriggerInput {
     let idempotency_key = Some(format!("redrive:{}", run.identity));
-    TriggerInput { arguments: arguments_of(run), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
+    TriggerInput { arguments: run.arguments_value(), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
 }
 
 impl LoadedJob {

@@ -330,16 +330,6 @@ pub(super) fn arguments_text(kind: JobKind, arguments: &serde_json::Value) -> Re
     Ok(text)
 }
 
-/// The arguments that a trigger needs to create a run like this one.
-#[must_use]
-pub fn arguments_of(run: &Run) -> Option<serde_json::Value> {
-    let text = run.arguments.as_deref()?;
-    match run.kind {
-        JobKind::Task => serde_json::from_str(text).ok(),
-        _ => Some(text.into()),
-    }
-}
-
 /// Validates a trigger.
 ///
 /// # Errors

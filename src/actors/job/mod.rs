@@ -18,7 +18,7 @@ mod successors;
 
 pub use backfill::redriven;
 pub use changes::conflict;
-pub use input::{apply, arguments_of, check_trigger, job_from};
+pub use input::{apply, check_trigger, job_from};
 pub use loaded::Loaded;
 pub use message::{
     AskNext, Backfill, Change, Due, FirstRequests, Invalidate, JobChange, JobHandle, Passivate, Prepare, Redrive, RunLeft, RunOver,

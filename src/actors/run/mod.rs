@@ -333,6 +333,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
         bytes: 0,
         seen_bytes: Some(0),
         broker_id: run.owner,
+        arguments: None,
         create_by: run.create_by().map(str::to_owned),
         update_by: run.update_by.clone(),
         update_time: run.last_change(),

@@ -1,6 +1,6 @@
 //! Block runs at other brokers: passes messages on between them and the nodes, workers, dispatcher, allocator and board of sites of the leader.
 
-use super::{HoldsChanged, ListSites, PassToRun, RunOwners};
+use super::{ListSites, PassToRun, RunOwners};
 use crate::actors::by_type::by_type;
 use crate::actors::context::BrokerContext;
 use crate::actors::involved::Involved;
@@ -366,14 +366,6 @@ impl Handler<ListSites> for RunOwners {
             }
         }
         asked.send(Ok(answers));
-    }
-}
-
-impl Handler<HoldsChanged> for RunOwners {
-    type Result = ();
-    fn handle(&mut self, _: HoldsChanged, _: &mut Self::Context) {
-        let _timed = self.guard.timed("run_owners.holds_changed");
-        self.lend();
     }
 }
 

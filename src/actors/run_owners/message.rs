@@ -77,11 +77,6 @@ pub struct ListSites {
     pub reply: Reply<Vec<Answer<Vec<SiteOutput>>>>,
 }
 
-/// From the service: an operator has held or released a site. The boards of the owners get it at once.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct HoldsChanged;
-
 /// From the service: move the runs of this broker to others.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -160,10 +155,6 @@ impl RunOwnersHandle {
         let (reply, answer) = reply();
         self.link.tell(ListSites { filter, reply });
         answer
-    }
-    /// See [`HoldsChanged`].
-    pub fn holds_changed(&self) {
-        self.link.tell(HoldsChanged);
     }
     /// See [`DrainOwner`].
     #[must_use]

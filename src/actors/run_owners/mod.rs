@@ -7,9 +7,7 @@
 mod block_runs;
 mod message;
 
-pub use message::{
-    ControlElsewhere, DrainOwner, HoldsChanged, ListSites, OwnerDisconnected, OwnerSent, PassToRun, RunOwnersHandle, StartElsewhere,
-};
+pub use message::{ControlElsewhere, DrainOwner, ListSites, OwnerDisconnected, OwnerSent, PassToRun, RunOwnersHandle, StartElsewhere};
 
 use super::context::BrokerContext;
 use super::reply::problem_of;

@@ -321,7 +321,10 @@ impl<K: Kind> Handler<Control> for RunShell<K> {
     fn handle(&mut self, control: Control, ctx: &mut Self::Context) {
         let _timed = self.guard.timed(control.place());
         match control {
-            Control::Describe(reply) => reply.send(Ok(self.output())),
+            Control::Describe(reply) => {
+                let arguments = self.run.arguments_value();
+                reply.send(Ok(RunOutput { arguments, ..self.output() }));
+            }
             Control::CheckQueue => self.check_queue(ctx),
             Control::GiveUp { at_once } => self.give_run_up(at_once, ctx),
             Control::Withdraw(reply) => reply.send(Ok(self.withdraw(ctx))),

@@ -88,7 +88,7 @@ fn describe(preview: &Value) -> String {
     lines.extend(texts("remarks").map(|remark| format!("# {remark}")));
     let fires = preview["fires"].as_array().map_or(&[][..], Vec::as_slice);
     if fires.is_empty() {
-        lines.push("nothing comes".to_owned());
+        lines.push("no scheduled time follows".to_owned());
         return lines.join("\n");
     }
     let columns = [

@@ -103,6 +103,9 @@ pub fn describe(job: &Value) -> String {
     rows.push(("worker", some(activity, "workerId")));
     let callback = &job["callback"];
     rows.push(("calls", some(callback, "url").map(|url| format!("{} {url}", some(callback, "method").unwrap_or_default()))));
+    rows.push(("handler", some(&job["task"], "handler")));
+    rows.push(("arguments", job["task"].get("arguments").map(|arguments| plain(&arguments.to_string()))));
+    rows.push(("task settings", task_settings(job)));
     rows.push(("policies", job["policies"].is_object().then(|| plain(&job["policies"].to_string()))));
     for (key, value) in job["properties"].as_object().into_iter().flatten() {
         rows.push(("property", value.as_str().map(|value| plain(&format!("{key}={value}")))));
@@ -117,6 +120,13 @@ pub fn describe(job: &Value) -> String {
 fn last(job: &Value) -> String {
     let of = |key: &str| job[key].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
     time(job, if of("lastRunTime") > of("lastFire") { "lastRunTime" } else { "lastFire" })
+}
+
+/// The settings of a task, without those that have lines of their own.
+fn task_settings(job: &Value) -> Option<String> {
+    let mut settings = job["task"].as_object()?.clone();
+    settings.retain(|name, _| name != "handler" && name != "arguments");
+    (!settings.is_empty()).then(|| plain(&Value::Object(settings).to_string()))
 }
 
 fn state(job: &Value) -> &'static str {

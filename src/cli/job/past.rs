@@ -20,7 +20,7 @@ const FIRES: [Column; 6] = [
     Column::id("RUN", "identity"),
     Column::of("REASON", |fire| {
         let several = fire["instants"].as_u64().filter(|n| *n > 1);
-        let until = several.map(|n| format!("{n} instants until {}", exact_time(fire, "plannedUntil")));
+        let until = several.map(|n| format!("{n} times until {}", exact_time(fire, "plannedUntil")));
         [until, some(fire, "reason")].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }),
 ];
@@ -60,7 +60,7 @@ pub async fn fires(shell: &Shell, args: FiresArgs) -> Result<ExitCode, Failure> 
     let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let query = [("from", at(args.from)), ("to", at(args.to)), ("verdict", args.verdict)];
     let answer = shell.client.list(&["jobs", &id, "fires"], &query, args.limit as usize).await?;
-    shell.show(&answer, |fires| table(fires, "there are no such instants", &FIRES))
+    shell.show(&answer, |fires| table(fires, "there are no such scheduled times", &FIRES))
 }
 
 /// Flags of `job why`.
@@ -153,8 +153,8 @@ pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Fai
     shell.show(&answer, |done| {
         let mut lines = vec![table(&done["fires"], "there are no missing runs", &BACKFILLED)];
         let already = done["already"].as_u64().unwrap_or(0);
-        lines.extend((already > 0).then(|| format!("{already} instants of this time had made a run before")));
-        lines.extend((done["more"] == true).then(|| "there are more instants than --limit".to_owned()));
+        lines.extend((already > 0).then(|| format!("{already} of these times had made a run before")));
+        lines.extend((done["more"] == true).then(|| "there are more times than --limit".to_owned()));
         lines.join("\n")
     })
 }

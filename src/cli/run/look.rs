@@ -196,6 +196,7 @@ pub fn describe(run: &Value) -> String {
         ("repeats", some(run, "retryOf")),
         ("after run", some(run, "after")),
         ("trace", some(run, "traceId")),
+        ("arguments", run.get("arguments").map(|arguments| plain(&arguments.to_string()))),
         ("result", run.get("result").map(|result| plain(&result.to_string()))),
     ])
 }
@@ -230,7 +231,16 @@ fn bounds(crawling: &Value) -> String {
 pub async fn stop(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.post(&["runs", &id, "stop"], &[], &json!({})).await?;
-    shell.show(&answer, |run| format!("run {id} is {}", cell(run, "state")))
+    shell.show(&answer, |run| stopped(&id, run))
+}
+
+fn stopped(id: &str, run: &Value) -> String {
+    let state = cell(run, "state");
+    if run["finishTime"].is_null() {
+        format!("run {id} is being stopped, and is still {state}: its programs have time to end. `webloom run watch {id}` waits for that")
+    } else {
+        format!("run {id} is {state}")
+    }
 }
 
 /// Repeats a run.

@@ -111,6 +111,10 @@ fn progress(run: &Value) -> String {
     if run["kind"] == "block" {
         line += &format!(" success={} error={} left={} total={}", run["success"], run["error"], run["left"], run["total"]);
     }
+    if let Some(percent) = run["progress"].as_u64() {
+        let text = some(run, "progressText").map(|text| format!(" {text}")).unwrap_or_default();
+        line += &format!(" progress={percent} %{text}");
+    }
     if run["attempt"].as_u64().is_some_and(|attempt| attempt > 1) {
         line += &format!(" attempt={}", run["attempt"]);
     }
@@ -143,6 +147,8 @@ mod tests {
     fn progress_is_one_line() {
         let run = json!({ "state": "running", "kind": "block", "success": 1, "error": 0, "left": 2, "total": 3, "attempt": 1 });
         assert_eq!(progress(&run), "running success=1 error=0 left=2 total=3");
+        let task = json!({ "state": "running", "kind": "task", "progress": 40, "progressText": "2 of 5", "attempt": 1 });
+        assert_eq!(progress(&task), "running progress=40 % 2 of 5");
         let call = json!({ "state": "failed", "kind": "callback", "attempt": 2, "reason": "status\n500" });
         assert_eq!(progress(&call), "failed attempt=2 reason=status 500");
         assert_eq!(progress(&json!({ "state": "success", "attempt": 1, "result": [1, "a"] })), "success result=[1,\"a\"]");

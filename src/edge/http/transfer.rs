@@ -259,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_largest_size_is_read() {
+        let line =
+            "- { name: j, jobType: block, properties: { FullClassName: a.B, Delay: 1, PerSite: 1, Robots: obey, MaxRedirects: 2 } }\n";
+        let file = read_yaml(line.repeat(MOST_BODY / line.len()).as_bytes()).expect("a file");
+        assert!(file.as_array().is_some_and(|jobs| jobs.len() > 60_000));
+    }
+
+    #[test]
     fn few_lines_do_not_become_gigabytes() {
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
         for i in 1..12 {
