@@ -117,7 +117,7 @@ pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
 /// The broker rejects the token at the start, or the node's id cannot be stored.
 pub async fn run(config: AgentConfig, sink: Option<Sink>, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
     let identity = node_id::resolve(&config)?;
-    if let Some(warning) = program::warning(&config.programs, nix::unistd::Uid::effective().is_root()) {
+    for warning in program::warnings(&config.programs, nix::unistd::Uid::effective().is_root()) {
         log::warn!("{warning}");
     }
     let _ports = port::keep_free(&config.broker);

@@ -125,7 +125,7 @@ pub struct TaskReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<serde_json::Value>"))]
     pub result: Option<Box<RawValue>>,
-    /// For `failed` or `refused`: the reason.
+    /// For `failed`, `refused` or `cancelled`: the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
     /// Data for the next run of the job: any JSON.

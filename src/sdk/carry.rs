@@ -177,7 +177,7 @@ async fn handle_and_acknowledge(run: &RunContext, spider: &dyn AnySpider, block:
         Ok(_) | Err(Error::RunOver) => Ok(()),
         Err(Error::Refused(problem)) if problem.status == 404 => Ok(()),
         // Acknowledge without the follow-up requests rather than repeat the block forever.
-        Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
+        Err(Error::Refused(problem)) if problem.status != 403 => {
             log::error!("broker rejected follow-up requests run_id={} block_id={}: {problem}", run.identity(), block.block_id);
             spider.error(&run.failed(None, &Box::new(problem).into()));
             over_by_or_done(Follow::new(run).acknowledge(block.block_id).await.map(drop))

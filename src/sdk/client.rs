@@ -199,6 +199,8 @@ impl Client {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Err(Failure::Again { after, reason: problem.to_string() }),
             // The leader may know a newer token.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if executor.is_some() => Err(again(problem.to_string())),
+            // The socket of the worker was accepted with this token, which may come back to the token file.
+            StatusCode::UNAUTHORIZED if call.run.is_some() => Err(Failure::Again { after, reason: problem.to_string() }),
             _ if problem.is_standby() && self.brokers.are_several() => Err(again(problem.to_string())),
             _ if status.is_server_error() => Err(Failure::Again { after, reason: problem.to_string() }),
             _ => Err(Failure::Final(problem)),

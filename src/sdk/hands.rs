@@ -112,8 +112,8 @@ impl RunsInFlight {
                 self.runs.remove(&identity);
                 self.known.borrow_mut().remove(&identity);
                 match done {
-                    // Errors 401 and 403 concern the worker; all others only this run.
-                    Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
+                    // The error 403 concerns the worker; all others only this run.
+                    Err(Error::Refused(problem)) if problem.status != 403 => {
                         log::error!("cannot continue run run_id={identity}: {problem}");
                         Ok(())
                     }

@@ -164,7 +164,7 @@ def failure(order: dict[str, Any], error: BaseException, after: dict[str, Any]) 
     """The last report of a function that raised."""
     text = _text_of(error)
     if isinstance(error, (Cancelled, asyncio.CancelledError, RetryLater)):
-        return {**ref_of(order), "state": "cancelled", "error": {"message": clean(text or "cancelled")[:MOST_MESSAGE]}}
+        return {**ref_of(order), "state": "cancelled", **({"error": {"message": clean(text)[:MOST_MESSAGE]}} if text else {})}
     said = text or type(error).__name__
     if text and not isinstance(error, PermanentError):
         said = f"{type(error).__name__}: {text}"

@@ -2790,7 +2790,7 @@ class TaskReport(Model):
     state: TaskState
     #: Data for the next run of the job: any JSON.
     data: Any = None
-    #: For `failed` or `refused`: the reason.
+    #: For `failed`, `refused` or `cancelled`: the reason.
     error: TaskError | None = None
     #: The instance.
     instance: int | None = None

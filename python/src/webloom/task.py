@@ -39,7 +39,10 @@ class PermanentError(WebloomError):
 
 
 class RetryLater(WebloomError):
-    """Raised by a handler: this worker gives the attempt up, and the broker gives it to another worker, or to this one again."""
+    """Raised by a handler: this worker gives the attempt up, and the broker gives it to another worker, or to this one again.
+
+    The text of the exception is shown as the reason.
+    """
 
 
 def _nothing() -> None:

@@ -17,13 +17,14 @@ use actix::AsyncContext;
 use futures_util::FutureExt;
 
 fn attempt_report(state: TaskState, error: Option<&TaskError>) -> AttemptReport {
-    let reason = || error.map_or_else(|| "no reason given".to_owned(), |error| cut(&error.message, limits::MESSAGE));
+    let message = || error.map(|error| cut(&error.message, limits::MESSAGE));
+    let reason = || message().unwrap_or_else(|| "no reason given".to_owned());
     match state {
         TaskState::Accepted | TaskState::Running => AttemptReport::InProgress,
         TaskState::Refused => AttemptReport::Refused(reason()),
         TaskState::Success => AttemptReport::Success,
         TaskState::Failed => AttemptReport::Failed(reason(), error.is_some_and(|error| error.permanent)),
-        TaskState::Cancelled => AttemptReport::Cancelled,
+        TaskState::Cancelled => AttemptReport::Cancelled(message()),
     }
 }
 

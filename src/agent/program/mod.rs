@@ -16,7 +16,7 @@ mod package;
 mod prepare;
 mod record;
 
-pub use prepare::warning;
+pub use prepare::warnings;
 
 use super::trace::{self, Sink};
 use crate::config::agent::AgentConfig;

@@ -38,12 +38,20 @@ pub fn user(order: &ProgramOrder, settings: &ProgramSettings) -> Result<Option<S
     }
 }
 
-/// What to log at the start of an agent that would refuse every program that names no user.
+/// What to log at the start of an agent that would refuse every program that names no user, or all of a user.
 #[must_use]
-pub fn warning(settings: &ProgramSettings, is_root: bool) -> Option<&'static str> {
-    (settings.are_allowed && settings.users.is_empty() && is_root).then_some(
-        "programs will be refused, because this agent is root and no users are set: set --application-users to the users that programs may run as, or to root",
-    )
+pub fn warnings(settings: &ProgramSettings, is_root: bool) -> Vec<String> {
+    if !settings.are_allowed || !is_root {
+        return Vec::new();
+    }
+    if settings.users.is_empty() {
+        let text = "programs will be refused, because this agent is root and no users are set: set --application-users to the users that programs may run as, or to root";
+        return vec![text.to_owned()];
+    }
+    let unknown = settings.users.iter().filter(|user| User::from_name(user).ok().flatten().is_none());
+    unknown
+        .map(|user| format!("programs will be refused that run as `{user}`: this machine has no such user. Check --application-users"))
+        .collect()
 }
 
 /// Whether the agent itself runs as this user.

@@ -44,23 +44,27 @@ pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
         (is_known, heard) = (true, Instant::now());
         let run = answer.value()?;
         let is_over = matches!(run["state"].as_str(), Some("success" | "failed" | "stopped"));
+        let text = progress(&run);
+        let mut show = || {
+            if !is_quiet {
+                draw(&bar, &run);
+            } else if !shell.is_document && text != last {
+                print(&format!("{} {text}", exact(&Timestamp::now().to_string())))?;
+                last.clone_from(&text);
+            }
+            Ok::<(), Failure>(())
+        };
+        // The lines of the log may be of a later time than the state.
+        if !is_over {
+            show()?;
+        }
         if !shell.is_document && run["state"] != "pending" {
             let lines = log.news(shell, id).await;
             bar.suspend(|| lines.iter().try_for_each(|entry| print(&line(entry))))?;
         }
         if is_over {
+            show()?;
             bar.finish_and_clear();
-        }
-        if !is_quiet {
-            draw(&bar, &run);
-        } else if !shell.is_document {
-            let line = progress(&run);
-            if line != last {
-                print(&format!("{} {line}", exact(&Timestamp::now().to_string())))?;
-                last = line;
-            }
-        }
-        if is_over {
             if shell.is_document {
                 print_document(&run)?;
             } else if !is_quiet {

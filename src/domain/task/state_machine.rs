@@ -26,8 +26,8 @@ pub enum AttemptReport {
     Success,
     /// It failed; the flag means that a retry would fail too.
     Failed(String, bool),
-    /// It ended because of a cancel order.
-    Cancelled,
+    /// It ended because of a cancel order, or its worker gives it up, perhaps with a reason.
+    Cancelled(Option<String>),
 }
 
 /// Actions in this order; effects after a write wait until the write is on disk.
@@ -263,9 +263,12 @@ impl StateMachine {
             (_, Some(then)) => self.ended(i, then, moment, &mut effects),
             (AttemptReport::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
             (AttemptReport::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
-            (AttemptReport::Cancelled | AttemptReport::InProgress, None) => {
-                self.lost(i, Some(worker), "its worker gave it up".to_owned(), now, &mut effects);
+            (AttemptReport::Cancelled(why), None) => {
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                self.lost(i, Some(worker), format!("its worker gave it up{why}"), now, &mut effects);
             }
+            // Handled above.
+            (AttemptReport::InProgress, None) => {}
         }
         effects.push(Effect::Settle(i, worker, attempt));
         self.finish_if_over(&mut effects);

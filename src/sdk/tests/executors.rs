@@ -21,6 +21,8 @@ struct Fake {
     /// The broker that it names.
     names: Mutex<Option<String>>,
     refuses_token: AtomicBool,
+    /// It has refused a token.
+    has_refused: Notify,
     hangs: AtomicBool,
     /// It has got a poll, which it does not answer.
     polled: Notify,
@@ -30,6 +32,7 @@ struct Fake {
 
 async fn push(broker: web::Data<Fake>) -> HttpResponse {
     if broker.refuses_token.load(Relaxed) {
+        broker.has_refused.notify_one();
         return HttpResponse::Unauthorized().json(Problem::unauthorized());
     }
     broker.pushes.fetch_add(1, Relaxed);
@@ -139,6 +142,20 @@ fn a_token_that_only_the_leader_knows_is_tried_there() {
         pair.executor.refuses_token.store(true, Relaxed);
         pair.push().await;
         assert_eq!(pair.counts(), (at_leader + 1, 1));
+    });
+}
+
+#[test]
+fn a_token_that_was_right_before_is_tried_again() {
+    with_pair(|pair| async move {
+        for broker in [&pair.leader, &pair.executor] {
+            broker.refuses_token.store(true, Relaxed);
+        }
+        let comes_back = async {
+            pair.leader.has_refused.notified().await;
+            pair.leader.refuses_token.store(false, Relaxed);
+        };
+        futures_util::future::join(pair.push(), comes_back).await;
     });
 }
 

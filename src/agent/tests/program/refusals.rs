@@ -153,10 +153,12 @@ async fn more_than_the_node_takes_is_refused() {
 
 #[test]
 fn an_agent_that_is_root_warns_if_no_users_are_set() {
-    use crate::agent::program::warning;
+    use crate::agent::program::warnings;
     let open = ProgramSettings { are_allowed: true, users: Vec::new(), ..ProgramSettings::default() };
-    assert!(warning(&open, true).is_some_and(|text| text.contains("--application-users")));
-    assert_eq!(warning(&open, false), None);
-    assert_eq!(warning(&ProgramSettings { users: vec!["nobody".to_owned()], ..open.clone() }, true), None);
-    assert_eq!(warning(&ProgramSettings { are_allowed: false, ..open }, true), None);
+    let with = |users: &[&str]| ProgramSettings { users: users.iter().map(|user| (*user).to_owned()).collect(), ..open.clone() };
+    assert!(warnings(&open, true)[0].contains("--application-users"));
+    assert_eq!(warnings(&open, false), Vec::<String>::new());
+    assert_eq!(warnings(&with(&["nobody"]), true), Vec::<String>::new());
+    assert!(warnings(&with(&["nobody", "no-such-user"]), true)[0].contains("run as `no-such-user`: "));
+    assert_eq!(warnings(&ProgramSettings { are_allowed: false, ..open.clone() }, true), Vec::<String>::new());
 }

@@ -409,8 +409,8 @@ impl World {
                 worker.cancelled = Some(attempt);
                 if ends && worker.work.as_ref().is_some_and(|(a, ..)| *a == attempt) {
                     worker.work = None;
-                    worker.outbox = Some((attempt, AttemptReport::Cancelled));
-                    self.send_up(i, Up::Report(attempt, AttemptReport::Cancelled));
+                    worker.outbox = Some((attempt, AttemptReport::Cancelled(None)));
+                    self.send_up(i, Up::Report(attempt, AttemptReport::Cancelled(None)));
                 }
             }
             Down::Settled(attempt) => {

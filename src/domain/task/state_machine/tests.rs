@@ -22,7 +22,7 @@ fn the_death_of_a_broker_is_no_lost_attempt() {
     let worker = WorkerId::random();
     let mut claimed = machine(Instance::taken_over(Phase::Unclear(Timestamp(10)), 4, 0));
     assert!(claimed.claimed(0, worker, 4));
-    assert!(!is_over(&claimed.report(0, worker, 4, AttemptReport::Cancelled, at(5)).expect("it is its")));
+    assert!(!is_over(&claimed.report(0, worker, 4, AttemptReport::Cancelled(None), at(5)).expect("it is its")));
     // From then on lost attempts count.
     let mut lost = 0;
     while !claimed.is_finished() && lost < 10 {
@@ -64,6 +64,15 @@ fn an_attempt_ends_at_its_timeout_and_not_before() {
     assert_eq!(machine.granted(0, worker), [Effect::Send(0, worker)]);
     machine.sent(0, Timestamp(1_400));
     assert_eq!(machine.wake(), Some(Timestamp(1_900)));
+}
+
+#[test]
+fn a_worker_that_gives_an_attempt_up_can_say_why() {
+    for (why, reason) in [(None, "its worker gave it up"), (Some("no licence is free"), "its worker gave it up: no licence is free")] {
+        let (mut machine, worker) = sent(RunRules::default());
+        let effects = machine.report(0, worker, 1, AttemptReport::Cancelled(why.map(str::to_owned)), at(1_100)).expect("it is its");
+        assert!(effects.contains(&Effect::Retry(0, Timestamp(1_100), format!("attempt 1 failed: {reason}"))), "{effects:?}");
+    }
 }
 
 #[test]
