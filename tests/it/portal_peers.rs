@@ -38,6 +38,8 @@ fn nodes_are_seen_at_a_glance_and_each_has_a_page() {
         for bad in ["step=60000", "from=2026-01-01T00:00:00Z&step=999", "from=2026-01-01T00:00:00Z&step=1000"] {
             assert_eq!(api.get(&format!("{path}/statuses?{bad}")).await.0, 422, "{bad}");
         }
+        // A page of a broker that is away complains of refused connections.
+        browser.open("about:blank").await;
         broker.kill_and_restart();
         let api = Api::new(&broker.url);
         assert_eq!(api.post("/node/heartbeat", &json!({ "nodeId": first })).await.0, 204);
