@@ -225,7 +225,7 @@ impl Vigil {
             && let Some(url) = &leader
         {
             log::warn!(
-                "the leader has the address of this broker, so this one can pass no calls on and executes no runs url={url}: start each broker with \
+                "the leader has the address of this broker, so this one cannot pass calls on to it and executes no runs url={url}: start each broker with \
                 --advertise and an address of its own"
             );
         }

@@ -72,13 +72,21 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
 /// Starts the local broker, crawls, and returns the local broker for further use.
 async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(LocalBroker, Summary), String> {
     let mut state = State::prepare(options).map_err(|e| e.to_string())?;
+    let driven = crawl_with(options, listen, &mut state).await;
+    if driven.is_err() {
+        state.forget_unless_begun();
+    }
+    driven
+}
+
+async fn crawl_with(options: &CrawlOptions, listen: SocketAddr, state: &mut State) -> Result<(LocalBroker, Summary), String> {
     let mut local_broker = LocalBroker::start(broker_config(listen, state.database())?).await?;
     let mut agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
     // --resume downloads aborted requests again, and the user who pressed Ctrl-C waits.
     agent.waits.drain = DRAIN;
     agent.targets.allow.clone_from(&options.download_allow);
     let driven = match local_broker.start_agent(agent) {
-        Ok(()) => drive(&local_broker.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
+        Ok(()) => drive(&local_broker.url(), None, options, state, stop_signal()).await.map_err(|e| e.to_string()),
         Err(error) => Err(error),
     };
     match driven {
@@ -107,7 +115,11 @@ pub fn crawl(args: CrawlArgs) -> Result<ExitCode, Failure> {
         check_outputs(options).map_err(|e| e.to_string())?;
         let summary = if let Some(broker) = &options.broker {
             let mut state = State::prepare(options).map_err(|e| e.to_string())?;
-            drive(broker, options.token.as_deref(), options, &mut state, stop_signal()).await.map_err(|e| e.to_string())?
+            let driven = drive(broker, options.token.as_deref(), options, &mut state, stop_signal()).await;
+            if driven.is_err() {
+                state.forget_unless_begun();
+            }
+            driven.map_err(|e| e.to_string())?
         } else {
             let (local_broker, summary) = crawl_in_house(options, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
             local_broker.end().await;

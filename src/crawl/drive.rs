@@ -85,8 +85,9 @@ pub async fn drive(
     if outcome != Outcome::Interrupted {
         state.finish()?;
     }
+    state.forget_unless_begun();
     let mut summary = summary(outcome, before, tally.now.take(), &last, began.elapsed(), options.resume);
-    summary.kept = kept(options, state, &summary);
+    summary.kept = if state.has_begun() { kept(options, state, &summary) } else { String::new() };
     say(&summary.to_string());
     Ok(summary)
 }
@@ -97,7 +98,7 @@ fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters
     let written = now.pages + now.failed;
     let (pages, failed) = match &before {
         Some(before) => (before.pages + now.pages, before.failed + now.failed),
-        // Redirects are among the successes of the run. When a crawl is interrupted, the last reports may not be written yet.
+        // Redirects are among the successes of the run, and are counted here: how many there were is not stored. When a crawl is interrupted, the last reports may not be written yet.
         None if outcome == Outcome::Finished && is_resumed => (run.success.max(now.pages), run.error.max(now.failed)),
         None => (now.pages, now.failed),
     };
@@ -164,7 +165,6 @@ impl<'a> Watch<'a> {
             }
         }
         let (client, began) = (self.client, Instant::now());
-        self.state.keep()?;
         let identity = begin(client, self.options, self.state).await?;
         let mut looked = began;
         loop {
@@ -232,10 +232,10 @@ async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result
     match client.json::<Value>(Method::GET, &format!("/api/v1/jobs/{id}"), None).await {
         Ok(_) => {}
         Err(Error::Refused(problem)) if problem.status == 404 => {
+            state.begins();
             let made = client.json::<Value>(Method::POST, "/api/v1/jobs", Some(&job(options, id))).await;
-            if let Err(Error::Refused(_)) = &made {
-                // There is nothing to resume. If the note stays, the next crawl asks for --fresh: no harm.
-                let _ = state.forget();
+            if matches!(made, Err(Error::Refused(_))) {
+                state.is_refused();
             }
             made?;
         }

@@ -7,6 +7,7 @@ use crate::domain::time::Timestamp;
 use crate::private;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::cell::Cell;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,9 @@ const BROKER: &str = "broker";
 pub struct State {
     dir: PathBuf,
     note: Note,
+    is_resumed: bool,
+    /// A broker may have its job.
+    has_begun: Cell<bool>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,11 +40,11 @@ struct Note {
     finished: bool,
     /// Where its lines are, if they are in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    output: Option<PathBuf>,
+    output: Option<String>,
 }
 
 impl State {
-    /// Prepares the directory: to resume its crawl, or to start again. A new crawl can be resumed after [`Self::keep`].
+    /// Prepares the directory: to resume its crawl, or to start again.
     ///
     /// # Errors
     /// There is nothing to resume; there is, but --resume is missing; the directory cannot be written.
@@ -56,10 +60,9 @@ impl State {
                 Err(CrawlError::State(format!("the crawl in {shown} is finished: omit --resume to start it again")))
             }
             Some(Note { output: Some(output), .. }) if options.resume && output_of(options).as_ref() != Some(&output) => {
-                let output = output.display();
                 Err(CrawlError::State(format!("the lines of the crawl in {shown} are in {output}: resume it with --output {output}")))
             }
-            Some(note) if options.resume => Ok(Self { dir, note }),
+            Some(note) if options.resume => Ok(Self { dir, note, is_resumed: true, has_begun: Cell::new(true) }),
             None if options.resume => Err(CrawlError::State(format!("there is no crawl of {label} to resume in {shown}"))),
             Some(note) if !note.finished && !options.fresh => Err(CrawlError::State(format!(
                 "{shown} holds an interrupted crawl of {}: --resume continues it, --fresh starts again",
@@ -67,15 +70,14 @@ impl State {
             ))),
             found => {
                 if found.is_some() {
-                    remove_file(&dir.join(NOTE))?;
+                    remove(&dir.join(BROKER))?;
                 }
-                // A crawl that could not begin has left a broker's files and no note.
-                remove(&dir.join(BROKER))?;
                 let note =
                     Note { url: label, job_id: JobId::random(), fire_time: Timestamp::now(), finished: false, output: output_of(options) };
-                let state = Self { dir, note };
+                let state = Self { dir, note, is_resumed: false, has_begun: Cell::new(false) };
                 private::make_folder(&state.dir.join(BROKER)).map_err(CrawlError::file(&state.dir))?;
                 private::keep(&state.dir.join(BROKER));
+                state.write()?;
                 Ok(state)
             }
         }
@@ -117,22 +119,34 @@ impl State {
     /// The note cannot be written.
     pub fn finish(&mut self) -> Result<(), CrawlError> {
         self.note.finished = true;
-        self.keep()
+        self.write()
     }
 
-    /// Removes the note: the broker has refused the job.
-    ///
-    /// # Errors
-    /// It cannot be removed.
-    pub fn forget(&self) -> Result<(), CrawlError> {
-        remove_file(&self.dir.join(NOTE))
+    /// A broker is given the job: the crawl can be resumed from now on.
+    pub fn begins(&self) {
+        self.has_begun.set(true);
     }
 
-    /// Stores the note. Call it before the broker gets the job.
-    ///
-    /// # Errors
-    /// The note cannot be written.
-    pub fn keep(&self) -> Result<(), CrawlError> {
+    /// The broker has refused the job.
+    pub fn is_refused(&self) {
+        self.has_begun.set(self.is_resumed);
+    }
+
+    /// Whether a broker may have its job.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+
+    /// Removes the note of a crawl that could not begin, so that the next one need not say what becomes of it.
+    pub fn forget_unless_begun(&self) {
+        // If that fails, the next crawl asks for --resume or --fresh.
+        if !self.has_begun() && fs::remove_file(self.dir.join(NOTE)).is_err() {
+            log::debug!("the note of a crawl that did not begin is not removed folder={}", self.dir.display());
+        }
+    }
+
+    fn write(&self) -> Result<(), CrawlError> {
         let (path, new) = (self.dir.join(NOTE), self.dir.join("crawl.json.new"));
         let text = serde_json::to_vec_pretty(&self.note).expect("a note is plain data");
         let written = private::options().write(true).create(true).truncate(true).open(&new).and_then(|mut file| {
@@ -159,16 +173,13 @@ fn read(dir: &Path) -> Result<Option<Note>, CrawlError> {
 }
 
 /// The file of the lines of a crawl. It may be resumed from another folder.
-fn output_of(options: &CrawlOptions) -> Option<PathBuf> {
+fn output_of(options: &CrawlOptions) -> Option<String> {
     let output = options.output.as_ref()?;
-    Some(std::path::absolute(output).unwrap_or_else(|_| output.clone()))
-}
-
-fn remove_file(path: &Path) -> Result<(), CrawlError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(CrawlError::file(path)(error)),
-        _ => Ok(()),
-    }
+    let absolute = std::path::absolute(output).unwrap_or_else(|_| output.clone());
+    // The file may not be there yet.
+    let folder = absolute.parent().and_then(|folder| fs::canonicalize(folder).ok());
+    let whole = folder.zip(absolute.file_name()).map_or_else(|| absolute.clone(), |(folder, name)| folder.join(name));
+    Some(whole.to_string_lossy().into_owned())
 }
 
 fn remove(dir: &Path) -> Result<(), CrawlError> {
@@ -191,29 +202,34 @@ mod tests {
         let refused = |options: &CrawlOptions| State::prepare(options).expect_err("refused").to_string();
 
         assert!(refused(&with(true, false)).contains("no crawl"));
-        State::prepare(&with(false, false)).expect("begun");
-        assert!(refused(&with(true, false)).contains("no crawl"), "its job was not given to a broker");
         let first = State::prepare(&with(false, false)).expect("begun");
-        first.keep().expect("kept");
         fs::write(first.database(), "pages").expect("a database");
         assert!(refused(&with(false, false)).contains("--resume"));
         let other = CrawlOptions { starts: vec![Url::parse("http://b/").expect("a url")], ..with(true, false) };
         assert!(refused(&other).contains("not of http://b/"));
 
+        first.forget_unless_begun();
+        assert!(refused(&with(true, false)).contains("no crawl"), "its job was not given to a broker");
+        let first = State::prepare(&with(false, false)).expect("begun");
+        first.begins();
+        first.forget_unless_begun();
         let mut again = State::prepare(&with(true, false)).expect("gone on with");
+        assert!(again.has_begun());
         assert_eq!((again.job_id(), again.fire_time()), (first.job_id(), first.fire_time()));
         assert!(again.database().exists());
         again.finish().expect("finished");
         assert!(refused(&with(true, false)).contains("finished"));
 
-        State::prepare(&with(false, false)).expect("anew, for the old one is finished").keep().expect("kept");
+        State::prepare(&with(false, false)).expect("anew, for the old one is finished");
         let fresh = State::prepare(&with(false, true)).expect("anew, for it was asked for");
         assert_ne!(fresh.job_id(), first.job_id());
         assert!(!fresh.database().exists());
         let to = |resume, output: &str| CrawlOptions { output: Some(output.into()), ..with(resume, !resume) };
-        State::prepare(&to(false, "a.jsonl")).expect("begun").keep().expect("kept");
+        State::prepare(&to(false, "a.jsonl")).expect("begun");
         assert!(refused(&to(true, "b.jsonl")).contains("/a.jsonl: resume it with --output "));
         assert!(refused(&with(true, false)).contains("/a.jsonl: resume it with --output "));
         State::prepare(&to(true, "a.jsonl")).expect("gone on with");
+        State::prepare(&to(true, "../webloom-none/../a.jsonl")).expect_err("another folder");
+        State::prepare(&to(true, "./src/../a.jsonl")).expect("the same file");
     }
 }

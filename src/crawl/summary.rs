@@ -99,7 +99,7 @@ pub struct Summary {
     pub first_failure: Option<String>,
     /// Failed pages by kind: their number, and the first of them.
     pub failures: BTreeMap<String, (u64, String)>,
-    /// What is left of an interrupted crawl, and where.
+    /// What is left of an interrupted crawl, and where. Empty: it had not begun.
     pub kept: String,
 }
 
@@ -124,6 +124,7 @@ impl fmt::Display for Summary {
         }
         match &self.outcome {
             Outcome::Finished => Ok(()),
+            Outcome::Interrupted if self.kept.is_empty() => f.write_str("\ninterrupted before it began"),
             Outcome::Interrupted => {
                 let Self { left, kept, .. } = self;
                 write!(f, "\ninterrupted, {left} left; kept: {kept}; continue with the same command and --resume")

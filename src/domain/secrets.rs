@@ -128,8 +128,17 @@ fn visit_headers(path: &str, headers: &mut BTreeMap<String, String>, visit: Visi
     }
 }
 
+/// A name without what separates its words.
+fn letters_of(key: &str) -> String {
+    key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn is_secret(letters: &str) -> bool {
+    SECRET_WORDS.iter().any(|word| letters.contains(word)) && !PLAIN_KEYS.contains(&letters)
+}
+
 fn visit_property(key: &str, text: &mut String, visit: Visit<'_>) {
-    let letters: String = key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let letters = letters_of(key);
     let path = format!("properties.{key}");
     match letters.as_str() {
         _ if text.is_empty() => {}
@@ -143,7 +152,7 @@ fn visit_property(key: &str, text: &mut String, visit: Visit<'_>) {
         "site" => visit_json(text, &path, visit, visit_site),
         // The seeds misspell it.
         "package" | "pacakge" => visit(&path, Kind::InUrl, text),
-        key if SECRET_WORDS.iter().any(|word| key.contains(word)) && !PLAIN_KEYS.contains(&key) => visit(&path, Kind::Whole, text),
+        key if is_secret(key) => visit(&path, Kind::Whole, text),
         _ => {}
     }
 }
@@ -241,6 +250,23 @@ pub fn mask_response(response: &mut Value) {
             ("headers", value) => *value = MASK.into(),
             _ => {}
         }
+    }
+}
+
+/// Masks the arguments of a run: the members at any depth whose names are those of secret properties.
+pub fn mask_arguments(arguments: &mut Value) {
+    match arguments {
+        Value::Object(members) => {
+            for (name, value) in members {
+                if is_secret(&letters_of(name)) && !value.is_null() {
+                    *value = MASK.into();
+                } else {
+                    mask_arguments(value);
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(mask_arguments),
+        _ => {}
     }
 }
 

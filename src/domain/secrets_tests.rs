@@ -127,3 +127,12 @@ fn the_response_of_a_callback_is_masked_but_not_its_status() {
     assert_eq!(response, expected);
     assert_eq!(mask_request("POST https://x.test/?key=1"), format!("POST https://x.test/?key={MASK}"));
 }
+
+#[test]
+fn arguments_are_masked_where_their_names_say_that_they_are_secret() {
+    let mut arguments =
+        serde_json::json!([{ "apiKey": "x", "who": "Ada", "db": { "DB_PASSWORD": { "old": 1 }, "token": null, "port": 5 } }, "text"]);
+    mask_arguments(&mut arguments);
+    let expected = serde_json::json!([{ "apiKey": MASK, "who": "Ada", "db": { "DB_PASSWORD": MASK, "token": null, "port": 5 } }, "text"]);
+    assert_eq!(arguments, expected);
+}

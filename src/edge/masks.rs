@@ -4,7 +4,7 @@ use super::auth::Caller;
 use crate::domain::alert::ChannelKind;
 use crate::domain::callback::Callback;
 use crate::domain::job::{JobKind, Properties};
-use crate::domain::secrets::{MASK, Secrets, mask_request, mask_response, mask_webhook};
+use crate::domain::secrets::{MASK, Secrets, mask_arguments, mask_request, mask_response, mask_webhook};
 use crate::protocol::alerts::AlertOutput;
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::management::{ExportedJob, JobChange, JobOutput};
@@ -41,7 +41,10 @@ impl Hide for RunOutput {
         if self.kind == JobKind::Callback.name() {
             self.class_name = mask_request(&self.class_name);
             self.result.iter_mut().for_each(mask_response);
+            // They are parts of the URL and the body.
+            self.arguments.iter_mut().for_each(|arguments| *arguments = MASK.into());
         }
+        self.arguments.iter_mut().for_each(mask_arguments);
     }
 }
 

@@ -237,7 +237,7 @@ pub struct RedriveOutput {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AskInput {
-    /// At this time; a past time means now.
+    /// At this time; a past time means in 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
     /// This many milliseconds from now.

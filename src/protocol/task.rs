@@ -132,7 +132,7 @@ pub struct TaskReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<serde_json::Value>"))]
     pub data: Option<Box<RawValue>>,
-    /// The next fire of the job, once, instead of its schedule; a past time means now.
+    /// The next fire of the job, once, instead of its schedule; a past time means in 100 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
     /// Lines for the log of the run.

@@ -143,7 +143,8 @@ impl<'r> Follow<'r> {
         request.depth = depth;
         request.request_id = None;
         if request.dont_filter {
-            // A call that is repeated, because its answer was lost, does not put the request into the queue twice.
+            // A call that is repeated, because its answer was lost, does not put the request into the queue twice. A key of its own would keep out
+            // every later one with the same key.
             request.key = Some(Uuid::new_v4().simple().to_string());
         }
         let id = request.check()?;

@@ -158,7 +158,7 @@ impl Service {
         let mut activity = activity(stored);
         if let (Some(run), JobStatus::Waiting) = (activity.open_run, activity.status) {
             // For a short task, the store records the worker only at the end; the actor knows it earlier.
-            let now = self.described(run).await.filter(|now| matches!(now.state, RunState::Running | RunState::Scheduled));
+            let now = self.described(run, false).await.filter(|now| matches!(now.state, RunState::Running | RunState::Scheduled));
             if let Some(now) = now {
                 (activity.status, activity.worker_id) = (JobStatus::Running, now.worker_id.or(activity.worker_id));
             }

@@ -96,9 +96,9 @@ impl Service {
         self.run_row(identity).await?;
         let place = Place::take(self, identity)?;
         let (out, events) = mpsc::channel(1);
-        // A subscriber that reconnects has already received the lines derived from the row.
-        let told = filter.after.map(|_| usize::MAX);
-        let filter = LogFilter { after: Some(filter.after.unwrap_or(BEGUN_ID)), limit: PAGE, ..filter };
+        // A subscriber that reconnects has received the line of the creation, and, with a later id, that of the begin.
+        let told = filter.after.map(|id| if id < BEGUN_ID { 1 } else { usize::MAX });
+        let filter = LogFilter { after: Some(filter.after.unwrap_or(BEGUN_ID).max(BEGUN_ID)), limit: PAGE, ..filter };
         let stream = Stream { service: self.clone(), identity, level, filter, told, state: None, out };
         actix::spawn(async move {
             stream.run(most.map(|most| Instant::now() + most)).await;

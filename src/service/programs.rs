@@ -76,7 +76,7 @@ impl Service {
         let runs = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
         let mut found = Vec::with_capacity(runs.len());
         for run in runs {
-            let now = if state.is_final() { None } else { self.described(run.identity).await };
+            let now = if state.is_final() { None } else { self.described(run.identity, false).await };
             let state = now.map_or(run.state, |now| now.state);
             found.push((run, state));
         }

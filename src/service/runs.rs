@@ -65,14 +65,15 @@ impl Service {
     /// # Errors
     /// The run does not exist.
     pub async fn run(&self, identity: Identity) -> Result<RunOutput, Problem> {
-        if let Some(output) = self.described(identity).await {
+        if let Some(output) = self.described(identity, true).await {
             return Ok(output);
         }
         let run = self.stored_run(identity).await?;
+        let arguments = run.arguments_value();
         if let Some(output) = self.described_elsewhere(&run).await {
-            return Ok(output);
+            return Ok(RunOutput { arguments, ..output });
         }
-        let mut output = RunOutput { arguments: run.arguments_value(), ..shown(&run) };
+        let mut output = RunOutput { arguments, ..shown(&run) };
         if run.kind == JobKind::Block {
             self.count_blocks(&run, &mut output).await?;
             output.crawling = Some(crawling(&run));
@@ -109,14 +110,14 @@ impl Service {
     }
 
     /// The description from the actor of an active run.
-    pub(super) async fn described(&self, identity: Identity) -> Option<RunOutput> {
-        self.context.addresses.run(identity)?.describe().wait().await.ok()
+    pub(super) async fn described(&self, identity: Identity, with_arguments: bool) -> Option<RunOutput> {
+        self.context.addresses.run(identity)?.describe(with_arguments).wait().await.ok()
     }
 
     /// The description of an active run that another broker executes.
     pub(super) async fn described_elsewhere(&self, run: &Run) -> Option<RunOutput> {
         // If its broker hangs, the row is a good answer, too.
-        let described = AtWork::Elsewhere(self.context.elsewhere(run).filter(|_| !run.state.is_final())?).describe();
+        let described = AtWork::Elsewhere(self.context.elsewhere(run).filter(|_| !run.state.is_final())?).describe(false);
         tokio::time::timeout(DESCRIBED_WITHIN, described.wait()).await.ok()?.ok()
     }
 
@@ -157,9 +158,9 @@ impl Service {
         let next_cursor = runs.last().filter(|_| more).map(|run| run.no.to_string());
         let mut items = Vec::with_capacity(runs.len());
         for run in &runs {
-            let asked = if run.state.is_final() { None } else { self.described(run.identity).await };
+            let asked = if run.state.is_final() { None } else { self.described(run.identity, false).await };
             items.push(match asked {
-                Some(output) => RunOutput { arguments: None, ..output },
+                Some(output) => output,
                 None => self.listed(run).await?,
             });
         }
@@ -175,8 +176,14 @@ impl Service {
         let stop = self.context.stop_run(identity, reason, by.map(str::to_owned));
         match tokio::time::timeout(STOP, stop).await {
             Ok(stopped) => stopped,
-            // Its programs have a grace period; the stop is already stored.
-            Err(_) => self.run(identity).await,
+            Err(_) => {
+                let run = self.stored_run(identity).await?;
+                if !run.state.is_final() && self.context.elsewhere(&run).is_some() {
+                    return Err(Problem::busy("the broker that executes the run has not confirmed the stop: send it again"));
+                }
+                // Its programs, or the function of its worker, have a grace period. The stop is already stored.
+                self.run(identity).await
+            }
         }
     }
 

@@ -228,10 +228,10 @@ impl Service {
             Some(AtWork::Application(_)) => {
                 let rows = self.context.store.read(ListInstances { no: run.no, from: 0, limit: MOST_INSTANCES }).await;
                 let parts = rows.unwrap_or_default().into_iter().filter(|row| row.attempt == run.attempt).map(of_node).collect();
-                (self.described(run.identity).await, parts, None)
+                (self.described(run.identity, false).await, parts, None)
             }
             _ => {
-                let now = match self.described(run.identity).await {
+                let now = match self.described(run.identity, false).await {
                     None => self.described_elsewhere(run).await,
                     described => described,
                 };

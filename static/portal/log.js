@@ -90,7 +90,7 @@ export function logOf(id, signal) {
       try {
         say("following");
         for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), AbortSignal.any([mine, stream.signal]))) {
-          // Lines of the id 0 come from the run's row, and come anew with each call: they do not say where to go on.
+          // Lines of the ids 0 and -1 come from the run's row, and come anew with each call: they do not say where to go on.
           const isOwn = !(Number(event.id) > 0);
           const again = isOwn && own.has(JSON.stringify(event.data));
           if (event.name === "line" && isOwn) own.add(JSON.stringify(event.data));

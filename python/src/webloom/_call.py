@@ -258,9 +258,9 @@ class AsyncCalls(_Shared):
                 if pause is None:
                     return answer
             except httpx.TransportError as error:
-                pause = call.failed(error, self.retries)
                 if executor:
                     self._executors.tried(executor, False)
+                pause = call.failed(error, self.retries)
             if not executor:
                 self._elsewhere()
             await asyncio.sleep(pause)
@@ -284,10 +284,13 @@ class AsyncCalls(_Shared):
 
     async def _reaches(self, broker: str) -> bool:
         try:
-            answer = await self._http.get(broker + "/healthz", timeout=PATIENCE_S)
+            request = self._http.build_request("GET", broker + "/healthz", timeout=PATIENCE_S)
+            # Something else may be at this address.
+            request.headers.pop("Authorization", None)
+            answer = await self._http.send(request)
         except httpx.TransportError:
             return False
-        return answer.status_code < 400
+        return answer.is_success
 
     def _note_executor(self, run: str, asked: str, named: str | None) -> None:
         broker = self._executors.answered(run, asked, named)

@@ -299,7 +299,7 @@ class AlertTestOutput(Model):
 class AskInput(Model):
     """The next fire of the job, set by a run. Exactly one of the two members."""
 
-    #: At this time; a past time means now.
+    #: At this time; a past time means in 100 ms.
     at: datetime | None = None
     #: This many milliseconds from now.
     in_: int | None = None
@@ -2796,7 +2796,7 @@ class TaskReport(Model):
     instance: int | None = None
     #: Lines for the log of the run.
     logs: list[LogInput] | None = None
-    #: The next fire of the job, once, instead of its schedule; a past time means now.
+    #: The next fire of the job, once, instead of its schedule; a past time means in 100 ms.
     next_at: datetime | None = None
     #: The progress, 0 to 100.
     progress: int | None = None

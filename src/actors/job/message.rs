@@ -146,7 +146,7 @@ pub enum JobChange {
 pub struct AskNext {
     /// The run.
     pub identity: Identity,
-    /// The requested time; a past time means now.
+    /// The requested time; a past time means in 100 ms.
     pub next: NextAsked,
     /// The next scheduled time.
     pub reply: Reply<Option<Timestamp>>,

@@ -360,7 +360,7 @@ impl Handler<ControlElsewhere> for RunOwners {
         let _timed = self.guard.timed("run_owners.control");
         let (order, call) = match control {
             Control::Stop { reason, by, reply } => (RunOrder::Stop { reason, by }, Call::Run(reply)),
-            Control::Describe(reply) => (RunOrder::Describe, Call::Run(reply)),
+            Control::Describe { reply, .. } => (RunOrder::Describe, Call::Run(reply)),
             Control::Withdraw(reply) => (RunOrder::Withdraw, Call::Withdraw(reply)),
             // None is queued, and the owner itself lets its runs give up.
             Control::CheckQueue | Control::GiveUp { .. } => return,

@@ -36,7 +36,12 @@ pub enum Control {
         at_once: bool,
     },
     /// From the service: the current state of the run.
-    Describe(Reply<RunOutput>),
+    Describe {
+        /// With its arguments, which may be long.
+        with_arguments: bool,
+        /// The answer.
+        reply: Reply<RunOutput>,
+    },
 }
 
 impl Control {
@@ -47,7 +52,7 @@ impl Control {
             Self::Withdraw(_) => "run.withdraw",
             Self::CheckQueue => "run.check_queue",
             Self::GiveUp { .. } => "run.give_up",
-            Self::Describe(_) => "run.describe",
+            Self::Describe { .. } => "run.describe",
         }
     }
 }
@@ -162,9 +167,9 @@ impl AtWork {
 
     /// See [`Control::Describe`].
     #[must_use]
-    pub fn describe(&self) -> Answer<RunOutput> {
+    pub fn describe(&self, with_arguments: bool) -> Answer<RunOutput> {
         let (reply, answer) = reply();
-        self.tell(Control::Describe(reply));
+        self.tell(Control::Describe { with_arguments, reply });
         answer
     }
 }

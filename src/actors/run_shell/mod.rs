@@ -321,8 +321,8 @@ impl<K: Kind> Handler<Control> for RunShell<K> {
     fn handle(&mut self, control: Control, ctx: &mut Self::Context) {
         let _timed = self.guard.timed(control.place());
         match control {
-            Control::Describe(reply) => {
-                let arguments = self.run.arguments_value();
+            Control::Describe { with_arguments, reply } => {
+                let arguments = if with_arguments { self.run.arguments_value() } else { None };
                 reply.send(Ok(RunOutput { arguments, ..self.output() }));
             }
             Control::CheckQueue => self.check_queue(ctx),

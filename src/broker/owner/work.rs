@@ -119,7 +119,7 @@ async fn carry_out(context: &BrokerContext, identity: Identity, order: RunOrder)
     };
     match order {
         RunOrder::Stop { reason, by } => output(run.stop(reason, by)).await,
-        RunOrder::Describe => output(run.describe()).await,
+        RunOrder::Describe => output(run.describe(false)).await,
         RunOrder::Withdraw => withdraw(context, identity, &run).await,
     }
 }

@@ -237,7 +237,9 @@ pub async fn stop(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
 fn stopped(id: &str, run: &Value) -> String {
     let state = cell(run, "state");
     if run["finishTime"].is_null() {
-        format!("run {id} is being stopped, and is still {state}: its programs have time to end. `webloom run watch {id}` waits for that")
+        format!(
+            "run {id} is being stopped, and is still {state}: what it has started has time to end. `webloom run watch {id}` waits for that"
+        )
     } else {
         format!("run {id} is {state}")
     }

@@ -22,8 +22,8 @@ use serde_json::Value;
 const YAML: &str = "application/yaml";
 /// The largest file of jobs: some 20,000 of them.
 const MOST_BODY: usize = 8 << 20;
-/// The memory that a parsed file takes at most, as a multiple of its size: a number of one digit and its comma become 32 bytes of a list that may
-/// have grown to twice its length.
+/// The memory that is reserved for a parsed file, as a multiple of its size: a number of one digit and its comma become 32 bytes of a list that may
+/// have grown to twice its length. Jobs take less. A file made of tiny objects takes up to three times as much.
 const PARSED: usize = 32;
 
 /// Routes of this module.

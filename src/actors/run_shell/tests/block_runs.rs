@@ -86,7 +86,7 @@ fn finds_its_worker_before(changes: usize) -> bool {
             // A change of the workers makes the choice invalid.
             (0..changes).for_each(|_| stage.context.addresses.watches_changed());
             // It has the answer, and its time has not come.
-            AtWork::Run(actor.link.clone()).describe().wait().await.expect("described");
+            AtWork::Run(actor.link.clone()).describe(false).wait().await.expect("described");
             if Timestamp::steady() >= due {
                 return;
             }
