@@ -94,8 +94,8 @@ class Request:
             if value is not None:
                 out[name] = value
         if self.dont_filter:
-            # With a random key, a call that is repeated because its answer was lost does not put the request into the queue twice. A key of
-            # its own would keep out every later one with the same key.
+            # With a random key, a call that is repeated because its answer was lost does not put the request into the queue
+            # twice. A key of its own would keep out every later one with the same key.
             out.update(dontFilter=True, key=uuid.uuid4().hex)
         if self.callback is not None:
             name = self.callback if isinstance(self.callback, str) else getattr(self.callback, "__name__", "")
