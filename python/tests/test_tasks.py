@@ -104,10 +104,10 @@ def test_an_exception_fails_the_attempt(
     ("how", "state", "reason"),
     [
         ("none", "success", ""),
-        ("set", "failed", "is no JSON"),
+        ("set", "failed", "is not JSON"),
         ("large", "failed", "at most 262144"),
-        ("nan", "failed", "is no JSON"),
-        ("text", "failed", "is no JSON"),
+        ("nan", "failed", "is not JSON"),
+        ("text", "failed", "is not JSON"),
     ],
 )
 def test_a_result_that_cannot_be_stored_fails_with_the_reason(

@@ -40,7 +40,7 @@ function readArguments(isTask, text) {
   try {
     return typed(text);
   } catch (error) {
-    throw new Problem({ detail: `This is no JSON: ${error.message}`, field: "arguments" });
+    throw new Problem({ detail: `This is not JSON: ${error.message}`, field: "arguments" });
   }
 }
 

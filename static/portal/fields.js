@@ -20,7 +20,7 @@ const KINDS = {
   number: { write: String, read: text => Number(text), expects: "a number is expected" },
   span: { write: exactSpan, read: readSpan, expects: "a length of time is expected: 500ms, 30s, 1h 30m, 2d" },
   instant: { write: value => local(new Date(value)).replace(" ", "T"), read: text => instantOf(text).toISOString() },
-  json: { write: value => JSON.stringify(value, null, 2), read: typed, expects: "this is no JSON" },
+  json: { write: value => JSON.stringify(value, null, 2), read: typed, expects: "this is not JSON" },
   words: { write: value => value.join(", "), read: text => text.split(",").map(word => word.trim()).filter(Boolean) },
   codes: { write: value => value.join(", "), read: text => text.split(",").map(Number), expects: "numbers are expected, with commas" },
 };

@@ -67,7 +67,7 @@ fn a_person_makes_a_job_runs_it_changes_it_and_deletes_it() {
         browser.click("Trigger …").await;
         browser.fill("Arguments, as JSON", "{\"who\":").await;
         browser.click("Trigger").await;
-        browser.sees("This is no JSON").await;
+        browser.sees("This is not JSON").await;
         browser.fill("Arguments, as JSON", "{\"who\":\"Grace\"}").await;
         browser.click("Trigger").await;
         browser.sees("Run of greet").await;
