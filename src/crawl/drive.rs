@@ -232,10 +232,10 @@ async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result
     match client.json::<Value>(Method::GET, &format!("/api/v1/jobs/{id}"), None).await {
         Ok(_) => {}
         Err(Error::Refused(problem)) if problem.status == 404 => {
-            state.begins();
+            state.note_begin();
             let made = client.json::<Value>(Method::POST, "/api/v1/jobs", Some(&job(options, id))).await;
             if matches!(made, Err(Error::Refused(_))) {
-                state.is_refused();
+                state.note_refusal();
             }
             made?;
         }

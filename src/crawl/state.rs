@@ -123,12 +123,12 @@ impl State {
     }
 
     /// A broker is given the job: the crawl can be resumed from now on.
-    pub fn begins(&self) {
+    pub fn note_begin(&self) {
         self.has_begun.set(true);
     }
 
     /// The broker has refused the job.
-    pub fn is_refused(&self) {
+    pub fn note_refusal(&self) {
         self.has_begun.set(self.is_resumed);
     }
 
@@ -211,7 +211,7 @@ mod tests {
         first.forget_unless_begun();
         assert!(refused(&with(true, false)).contains("no crawl"), "its job was not given to a broker");
         let first = State::prepare(&with(false, false)).expect("begun");
-        first.begins();
+        first.note_begin();
         first.forget_unless_begun();
         let mut again = State::prepare(&with(true, false)).expect("gone on with");
         assert!(again.has_begun());
