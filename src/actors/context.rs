@@ -5,7 +5,7 @@ use super::alerts::AlertsHandle;
 use super::at_leader;
 use super::brokers::Brokers;
 use super::callback::Outbound;
-use super::counts::Counts;
+use super::counts::{Counts, CountsElsewhere};
 use super::downloads::Downloads;
 use super::followers::Followers;
 use super::involved::RunsByPeer;
@@ -190,6 +190,8 @@ pub struct BrokerContext {
     pub lateness: Arc<Lateness>,
     /// Counters for monitoring.
     pub counts: Arc<Counts>,
+    /// At the leader: counters of the brokers that execute runs for it.
+    pub counts_elsewhere: Arc<CountsElsewhere>,
     /// Counters of downloads.
     pub downloads: Arc<Downloads>,
     /// The minute of the time series that has not ended.
@@ -247,6 +249,7 @@ impl BrokerContext {
             before: Arc::default(),
             lateness: Arc::default(),
             counts: Arc::default(),
+            counts_elsewhere: Arc::default(),
             downloads: Arc::default(),
             minute: Arc::default(),
             alarms: Arc::default(),

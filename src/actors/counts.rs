@@ -1,8 +1,12 @@
 //! Counters of a broker for monitoring.
 
 use super::task_counts::TaskCounts;
+use crate::domain::ids::BrokerId;
 use crate::domain::run::RunState;
+use crate::domain::series::Sums;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counters for monitoring.
 #[derive(Debug, Default)]
@@ -67,5 +71,52 @@ impl Counts {
     #[must_use]
     pub fn agenda(&self) -> u64 {
         self.planned_jobs.load(Relaxed)
+    }
+}
+
+/// At the leader: what the runs that other brokers execute have done since this broker started to lead, as these brokers report it.
+#[derive(Debug, Default)]
+pub struct CountsElsewhere(Mutex<Elsewhere>);
+
+#[derive(Debug, Default)]
+struct Elsewhere {
+    sums: Sums,
+    /// Requests without a result, by broker.
+    waiting: HashMap<BrokerId, u64>,
+}
+
+impl CountsElsewhere {
+    fn known(&self) -> MutexGuard<'_, Elsewhere> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The report of a broker: what has changed since its last one, and how many requests wait now.
+    pub fn counted(&self, broker: BrokerId, sums: Sums, waiting: u64) {
+        let mut known = self.known();
+        add(&mut known.sums, sums);
+        known.waiting.insert(broker, waiting);
+    }
+
+    /// The broker is not connected any more.
+    pub fn left(&self, broker: BrokerId) {
+        self.known().waiting.remove(&broker);
+    }
+
+    /// Adds what other brokers have counted.
+    pub fn add_to(&self, sums: &mut Sums) {
+        add(sums, self.known().sums.clone());
+    }
+
+    /// Requests of their runs without a result.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.known().waiting.values().sum()
+    }
+}
+
+fn add(sums: &mut Sums, more: Sums) {
+    for (name, count) in more {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.saturating_add(count);
     }
 }

@@ -39,8 +39,16 @@ impl ActiveRuns {
     }
 }
 
-/// The counts since the start of the broker.
+/// The counts since the start of the broker, with those of the runs that other brokers execute for it.
 fn totals(context: &BrokerContext) -> Sums {
+    let mut sums = own_totals(context);
+    context.counts_elsewhere.add_to(&mut sums);
+    sums
+}
+
+/// The counts of what this broker itself executes, since its start.
+#[must_use]
+pub fn own_totals(context: &BrokerContext) -> Sums {
     let ends = context.counts.ends().map(|(state, count)| (format!("runs.{}", state.name()), count));
     let fires = context.counts.fires().map(|(verdict, count)| (format!("fires.{verdict}"), count));
     let (success, failed, bytes) = context.downloads.totals();
@@ -75,7 +83,7 @@ impl OpenMinute {
             ("workers.online", context.addresses.workers.count() as u64),
             ("runs.running", runs.running),
             ("runs.waiting", runs.waiting),
-            ("requests.waiting", context.addresses.actor_stats.waiting("run")),
+            ("requests.waiting", context.addresses.actor_stats.waiting("run") + context.counts_elsewhere.waiting()),
             ("store.waiting", context.store.stats().depth as u64),
         ]);
     }

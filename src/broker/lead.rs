@@ -1,6 +1,7 @@
 //! The leading broker: all actors and the whole API.
 
 use super::lease::LeaseRenewer;
+use super::meter::Meter;
 use super::{BootError, WRITE_QUEUE, http};
 use crate::actors::before::Before;
 use crate::actors::brokers::{Brokers, Role};
@@ -23,11 +24,11 @@ use crate::store::{
     CloseWorkers, CountNodes, EnsureLinkSecret, KeepSite, Leadership, LoadSites, Member, OpenRuns, OwnedBlockRuns, ReleaseLease, Store,
     StoreConfig, StoreError, UnsettledJobs,
 };
-use crate::telemetry::{METRICS_EVERY, Telemetry};
+use crate::telemetry::Telemetry;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -41,46 +42,6 @@ pub(super) struct Leader {
     /// Ends with the reason why this broker is no longer the leader.
     keeper: JoinHandle<String>,
     meter: Box<Meter>,
-}
-
-/// Sends the metrics.
-#[derive(Debug)]
-struct Meter {
-    edge: Edge,
-    telemetry: Telemetry,
-}
-
-/// How long the last read of the metrics may take when the broker stops.
-const LAST_METRICS: Duration = Duration::from_millis(500);
-
-impl Meter {
-    /// Sends them at once, and again and again.
-    fn start(&self) {
-        let Self { edge, telemetry } = self;
-        if telemetry.is_on() {
-            let meter = Self { edge: edge.clone(), telemetry: telemetry.clone() };
-            actix::spawn(async move {
-                loop {
-                    meter.read().await;
-                    tokio::time::sleep(METRICS_EVERY).await;
-                }
-            });
-        }
-    }
-
-    async fn read(&self) {
-        match self.edge.metrics().await {
-            Ok(page) => self.telemetry.metrics(page),
-            Err(problem) => log::warn!("failed to read the metrics for the collector reason={}", problem.detail),
-        }
-    }
-
-    /// Sends the last values, while the store is open.
-    async fn last(&self) {
-        if self.telemetry.is_on() && tokio::time::timeout(LAST_METRICS, self.read()).await.is_err() {
-            log::warn!("the last metrics for the collector were not read in time");
-        }
-    }
 }
 
 /// Watched answers stay in memory for long, so they have a budget of their own: this part of what data of connections may take.
@@ -148,9 +109,8 @@ impl Leader {
         }
         let edge = edge(config, Service::new(context));
         edge.load_tokens().await.map_err(|problem| failed(StoreError::Failed(problem.detail)))?;
-        let meter = Box::new(Meter { edge: edge.clone(), telemetry });
+        let meter = Box::new(Meter::start(edge.clone(), telemetry));
         let server = http::serve(config, door, edge).map_err(|e| BootError::Listen(config.listen, e))?;
-        meter.start();
         Ok(Self { me, server, registry, store, keeper, meter })
     }
 
@@ -171,7 +131,7 @@ impl Leader {
         let peers_ms = ms();
         self.server.calls_over().await;
         let calls_ms = ms();
-        self.meter.last().await;
+        self.meter.end().await;
         self.keeper.abort();
         match self.store.write(ReleaseLease(self.me)).await {
             Ok(()) => {}

@@ -5,6 +5,7 @@ mod clock;
 mod http;
 mod lead;
 mod lease;
+mod meter;
 mod owner;
 mod standby;
 mod wire;

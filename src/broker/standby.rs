@@ -2,6 +2,7 @@
 
 use super::clock::Steady;
 use super::lead::{context, edge, store_config};
+use super::meter::Meter;
 use super::owner::{self, Owner};
 use super::{BootError, http};
 use crate::actors::brokers::{Brokers, Role};
@@ -42,7 +43,13 @@ pub(super) struct Standby {
     /// Reads the named tokens, which the leader changes, again and again.
     tokens: tokio::task::JoinHandle<()>,
     /// Executes runs for the leader.
-    owner: Option<owner::Handle>,
+    runs: Option<Runs>,
+}
+
+/// What executes runs for the leader, and sends their metrics.
+struct Runs {
+    owner: owner::Handle,
+    meter: Box<Meter>,
 }
 
 /// A broker that may take over, with the state of its checks.
@@ -98,8 +105,11 @@ impl Standby {
         let server = http::serve_standby(threads, door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
         let tokens = actix::spawn(follow_tokens(edge.clone()));
         // Brokers that share a file share a machine: there the leader does all.
-        let owner = reader.is_remote().then(|| Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge));
-        Ok(Self { server, brokers, is_stopped, thread, won, tokens, owner })
+        let runs = reader.is_remote().then(|| Runs {
+            meter: Box::new(Meter::start(edge.clone(), telemetry.clone())),
+            owner: Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge),
+        });
+        Ok(Self { server, brokers, is_stopped, thread, won, tokens, runs })
     }
 
     /// Completes when this broker becomes the leader, or never can.
@@ -109,7 +119,8 @@ impl Standby {
 
     /// Executes no runs for another leader any more.
     pub(super) async fn end_runs(&mut self) {
-        if let Some(owner) = self.owner.take() {
+        if let Some(Runs { owner, meter }) = self.runs.take() {
+            meter.abort();
             owner.end().await;
         }
     }
@@ -130,6 +141,9 @@ impl Standby {
 
     /// Stops the standby.
     pub(super) async fn stop(mut self) {
+        if let Some(runs) = &self.runs {
+            runs.meter.end().await;
+        }
         self.end_runs().await;
         self.tokens.abort();
         self.is_stopped.store(true, Relaxed);

@@ -114,7 +114,8 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (megabytes, rate) = (self.bytes as f64 / 1e6, self.pages_per_second());
-        write!(f, "{} pages, {} failed, {megabytes:.1} MB", self.pages, self.failed)?;
+        let pages = if self.pages == 1 { "page" } else { "pages" };
+        write!(f, "{} {pages}, {} failed, {megabytes:.1} MB", self.pages, self.failed)?;
         if self.is_resumed && self.now < self.pages + self.failed {
             write!(f, " in all; {} of them since the crawl was resumed,", self.now)?;
         }

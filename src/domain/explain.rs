@@ -20,7 +20,7 @@ pub struct RunView<'a> {
     /// The classes that workers watch now.
     pub watched: &'a [String],
     /// Its instances, for a task or an application; empty if they are not known.
-    pub parts: &'a [Part],
+    pub instances: &'a [Instance],
     /// The connected workers, and why none of them gets the first instance that waits for a worker.
     pub obstacles: &'a [WorkerObstacle],
     /// The current time.
@@ -29,11 +29,11 @@ pub struct RunView<'a> {
 
 /// An instance of a run, or its only one.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct Instance {
     /// The number of its attempt, from 1.
     pub attempt: u32,
     /// Its state.
-    pub place: Place,
+    pub state: InstanceState,
     /// Progress in percent.
     pub progress: Option<u8>,
     /// The progress text that it reported.
@@ -44,7 +44,7 @@ pub struct Part {
 
 /// State of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum InstanceState {
     /// Its next attempt waits until this time.
     Pausing(Timestamp),
     /// It waits for a worker.
@@ -116,7 +116,7 @@ fn pending(around: &RunView<'_>) -> Answer {
         let text = format!("It waits until {at} for attempt {}, because {why}.", run.attempt);
         return Answer::new("waiting", "retry", vec![text]);
     }
-    if !around.parts.is_empty() {
+    if !around.instances.is_empty() {
         return instances(around);
     }
     match run.kind {
@@ -132,75 +132,75 @@ fn pending(around: &RunView<'_>) -> Answer {
 
 /// Explains where the instances of a task or an application are.
 fn instances(around: &RunView<'_>) -> Answer {
-    let parts = around.parts;
+    let instances = around.instances;
     let mut because = Vec::new();
-    if parts.len() > 1 {
-        let count = |is: fn(&Place) -> bool| parts.iter().filter(|part| is(&part.place)).count();
+    if instances.len() > 1 {
+        let count = |is: fn(&InstanceState) -> bool| instances.iter().filter(|instance| is(&instance.state)).count();
         because.push(format!(
             "Of {} instances {} are over, {} are at work, {} wait.",
-            parts.len(),
-            count(|place| matches!(place, Place::Over(_))),
-            count(|place| matches!(place, Place::At(..) | Place::Dispatched(_) | Place::Ending(_))),
-            count(|place| matches!(place, Place::Requesting | Place::Pausing(_) | Place::Unclear(_))),
+            instances.len(),
+            count(|state| matches!(state, InstanceState::Over(_))),
+            count(|state| matches!(state, InstanceState::At(..) | InstanceState::Dispatched(_) | InstanceState::Ending(_))),
+            count(|state| matches!(state, InstanceState::Requesting | InstanceState::Pausing(_) | InstanceState::Unclear(_))),
         ));
     }
-    let open = parts.iter().enumerate().filter(|(_, part)| !matches!(part.place, Place::Over(_)));
+    let open = instances.iter().enumerate().filter(|(_, instance)| !matches!(instance.state, InstanceState::Over(_)));
     let mut named = 0;
-    for (nth, part) in open.clone().take(MOST_NAMED) {
-        let who = if parts.len() > 1 { format!("Instance {nth}") } else { "It".to_owned() };
-        because.push(sentence(&who, part, around.now));
+    for (nth, instance) in open.clone().take(MOST_NAMED) {
+        let who = if instances.len() > 1 { format!("Instance {nth}") } else { "It".to_owned() };
+        because.push(sentence(&who, instance, around.now));
         named += 1;
     }
     let rest = open.count() - named;
     if rest > 0 {
         because.push(format!("{rest} more are not listed."));
     }
-    let requests = parts.iter().any(|part| part.place == Place::Requesting);
+    let requests = instances.iter().any(|instance| instance.state == InstanceState::Requesting);
     if requests {
         because.extend(obstacles(around));
     }
     let suits = around.obstacles.iter().any(|worker| matches!(worker.why, Obstacle::Busy(_)));
-    let has = |is: fn(&Place) -> bool| parts.iter().any(|part| is(&part.place));
+    let has = |is: fn(&InstanceState) -> bool| instances.iter().any(|instance| is(&instance.state));
     let (verdict, rule) = match around.run.state {
-        _ if has(|place| matches!(place, Place::At(..) | Place::Ending(_))) => match around.run.state {
+        _ if has(|state| matches!(state, InstanceState::At(..) | InstanceState::Ending(_))) => match around.run.state {
             RunState::Running => ("running", "running"),
             _ => ("scheduled", "startTold"),
         },
-        _ if has(|place| matches!(place, Place::Dispatched(_))) => ("scheduled", "startTold"),
+        _ if has(|state| matches!(state, InstanceState::Dispatched(_))) => ("scheduled", "startTold"),
         _ if requests && suits => ("waiting", "workersFull"),
         _ if requests => ("waiting", "noWorker"),
-        _ if has(|place| matches!(place, Place::Unclear(_))) => ("waiting", "lease"),
-        _ if has(|place| matches!(place, Place::Pausing(_))) => ("waiting", "retry"),
+        _ if has(|state| matches!(state, InstanceState::Unclear(_))) => ("waiting", "lease"),
+        _ if has(|state| matches!(state, InstanceState::Pausing(_))) => ("waiting", "retry"),
         _ => ("running", "ending"),
     };
     Answer::new(verdict, rule, because)
 }
 
 /// One sentence about an instance.
-fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
-    let attempt = part.attempt;
-    let why = part.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(", because {why}")).unwrap_or_default();
-    match &part.place {
-        Place::Pausing(at) => format!("{who} waits until {at} for attempt {attempt}{why}."),
-        Place::Requesting => format!("{who} waits for a worker, attempt {attempt}{why}."),
-        Place::Dispatched(place) => format!("{who} was dispatched to {place}, attempt {attempt}, and has not been confirmed yet."),
-        Place::At(place, since) => {
+fn sentence(who: &str, instance: &Instance, now: Timestamp) -> String {
+    let attempt = instance.attempt;
+    let why = instance.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(", because {why}")).unwrap_or_default();
+    match &instance.state {
+        InstanceState::Pausing(at) => format!("{who} waits until {at} for attempt {attempt}{why}."),
+        InstanceState::Requesting => format!("{who} waits for a worker, attempt {attempt}{why}."),
+        InstanceState::Dispatched(peer) => format!("{who} was dispatched to {peer}, attempt {attempt}, and has not been confirmed yet."),
+        InstanceState::At(peer, since) => {
             let since = since.map(|at| format!(" since {at} ({} ms)", now.since_ms(at).max(0))).unwrap_or_default();
-            let progress = match (part.progress, part.text.as_deref()) {
+            let progress = match (instance.progress, instance.text.as_deref()) {
                 (Some(percent), Some(text)) => format!("; progress {percent} %: {}", text.trim_end_matches('.')),
                 (Some(percent), None) => format!("; progress {percent} %"),
                 (None, Some(text)) => format!("; progress: {}", text.trim_end_matches('.')),
                 (None, None) => String::new(),
             };
-            format!("{who} is at {place}{since}, attempt {attempt}{progress}.")
+            format!("{who} is at {peer}{since}, attempt {attempt}{progress}.")
         }
-        Place::Unclear(until) => {
+        InstanceState::Unclear(until) => {
             format!(
                 "{who} may be at a worker, attempt {attempt}{why}: if none reports it by {until}, when its lease ends, another one gets it."
             )
         }
-        Place::Ending(place) => format!("{who} was asked to end at {place}, attempt {attempt}, and has not ended yet."),
-        Place::Over(state) => format!("{who} is over: {}.", state.name()),
+        InstanceState::Ending(peer) => format!("{who} was asked to end at {peer}, attempt {attempt}, and has not ended yet."),
+        InstanceState::Over(state) => format!("{who} is over: {}.", state.name()),
     }
 }
 
@@ -255,7 +255,7 @@ fn no_worker(around: &RunView<'_>) -> Option<Answer> {
 }
 
 fn scheduled(around: &RunView<'_>) -> Answer {
-    if !around.parts.is_empty() {
+    if !around.instances.is_empty() {
         return instances(around);
     }
     match (around.worker, no_worker(around)) {
@@ -270,7 +270,7 @@ fn scheduled(around: &RunView<'_>) -> Answer {
 
 fn running(around: &RunView<'_>) -> Answer {
     let run = around.run;
-    if !around.parts.is_empty() {
+    if !around.instances.is_empty() {
         let mut answer = instances(around);
         let since = run.start_time.map(|at| format!("It began at {at}."));
         since.into_iter().for_each(|text| answer.because.insert(0, text));
@@ -315,19 +315,19 @@ mod tests {
 
     fn rule(run: &Run, ahead: &[Identity], worker: Option<WorkerId>, watched: &[&str]) -> (String, String) {
         let watched: Vec<String> = watched.iter().map(|name| (*name).to_owned()).collect();
-        let (parts, obstacles) = (&[], &[]);
-        let answer = explain_run(&RunView { run, ahead, worker, watched: &watched, parts, obstacles, now: Timestamp(1_000) });
+        let (instances, obstacles) = (&[], &[]);
+        let answer = explain_run(&RunView { run, ahead, worker, watched: &watched, instances, obstacles, now: Timestamp(1_000) });
         assert!(answer.because.len() > 1 && answer.because.iter().all(|text| text.ends_with('.')), "{answer:?}");
         (answer.rule, answer.because.join(" "))
     }
 
-    fn part(place: Place) -> Part {
-        Part { attempt: 2, place, progress: None, text: None, reason: None }
+    fn instance(state: InstanceState) -> Instance {
+        Instance { attempt: 2, state, progress: None, text: None, reason: None }
     }
 
-    fn of_task(state: RunState, parts: &[Part], obstacles: &[WorkerObstacle]) -> (String, String, String) {
+    fn of_task(state: RunState, instances: &[Instance], obstacles: &[WorkerObstacle]) -> (String, String, String) {
         let task = Run { kind: JobKind::Task, class_name: "sum".into(), ..run(state) };
-        let around = RunView { run: &task, ahead: &[], worker: None, watched: &[], parts, obstacles, now: Timestamp(9_000) };
+        let around = RunView { run: &task, ahead: &[], worker: None, watched: &[], instances, obstacles, now: Timestamp(9_000) };
         let answer = explain_run(&around);
         assert!(answer.because.len() > 1 && answer.because.iter().all(|text| text.ends_with('.')), "{answer:?}");
         (answer.verdict, answer.rule, answer.because.join(" "))
@@ -344,7 +344,7 @@ mod tests {
         let watched = ["a.B".to_owned()];
         let answer = |run: &Run, obstacles: &[WorkerObstacle]| {
             let answer =
-                explain_run(&RunView { run, ahead: &[], worker: None, watched: &watched, parts: &[], obstacles, now: Timestamp(1) });
+                explain_run(&RunView { run, ahead: &[], worker: None, watched: &watched, instances: &[], obstacles, now: Timestamp(1) });
             (answer.rule, answer.because.join(" "))
         };
         let (of_rule, text) = answer(&run(RunState::Pending), &obstacles);
@@ -371,32 +371,33 @@ mod tests {
     #[test]
     fn a_task_says_where_it_is_and_how_far() {
         let worker = || "worker w1".to_owned();
-        let at = Part { progress: Some(76), text: Some("step 76".into()), ..part(Place::At(worker(), Some(Timestamp(4_000)))) };
+        let at =
+            Instance { progress: Some(76), text: Some("step 76".into()), ..instance(InstanceState::At(worker(), Some(Timestamp(4_000)))) };
         let (verdict, rule, text) = of_task(RunState::Running, std::slice::from_ref(&at), &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("running", "running"));
         assert!(text.contains("at worker w1 since 1970-01-01T00:00:04.000Z (5000 ms), attempt 2; progress 76 %: step 76."), "{text}");
-        let (verdict, rule, _) = of_task(RunState::Scheduled, &[part(Place::At(worker(), None))], &[]);
+        let (verdict, rule, _) = of_task(RunState::Scheduled, &[instance(InstanceState::At(worker(), None))], &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("scheduled", "startTold"));
-        let (verdict, rule, text) = of_task(RunState::Pending, &[part(Place::Unclear(Timestamp(10_000)))], &[]);
+        let (verdict, rule, text) = of_task(RunState::Pending, &[instance(InstanceState::Unclear(Timestamp(10_000)))], &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "lease"));
         assert!(text.contains("by 1970-01-01T00:00:10.000Z, when its lease ends"), "{text}");
-        let several = [at, part(Place::Requesting), part(Place::Over(RunState::Success))];
+        let several = [at, instance(InstanceState::Requesting), instance(InstanceState::Over(RunState::Success))];
         let text = of_task(RunState::Running, &several, &[]).2;
         assert!(text.contains("Of 3 instances 1 are over, 1 are at work, 1 wait. Instance 0 is at worker w1"), "{text}");
-        assert_eq!(of_task(RunState::Running, &[part(Place::Ending(worker()))], &[]).1, "running");
+        assert_eq!(of_task(RunState::Running, &[instance(InstanceState::Ending(worker()))], &[]).1, "running");
     }
 
     #[test]
     fn a_task_without_a_worker_says_who_refused_it_and_why() {
         let worker = |name: &str, why| WorkerObstacle { worker: WorkerId::random(), name: name.into(), why };
-        let parts = [part(Place::Requesting)];
-        let (verdict, rule, text) = of_task(RunState::Pending, &parts, &[]);
+        let instances = [instance(InstanceState::Requesting)];
+        let (verdict, rule, text) = of_task(RunState::Pending, &instances, &[]);
         assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "noWorker"));
         assert!(text.contains("watches sum is needed, and no worker is connected"), "{text}");
         let mut all = vec![worker("a", Obstacle::Unsuitable("it does not watch sum".into()))];
-        assert_eq!(of_task(RunState::Pending, &parts, &all).1, "noWorker");
+        assert_eq!(of_task(RunState::Pending, &instances, &all).1, "noWorker");
         all.push(worker("b", Obstacle::Busy("it is full: 4 of 4 slots are used".into())));
-        let (_, rule, text) = of_task(RunState::Pending, &parts, &all);
+        let (_, rule, text) = of_task(RunState::Pending, &instances, &all);
         assert_eq!(rule, "workersFull");
         let (near, far) = (text.find("(b): it is full").expect("b"), text.find("(a): it does not watch").expect("a"));
         assert!(near < far, "{text}");

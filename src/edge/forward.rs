@@ -14,8 +14,10 @@ use crate::protocol::problem::Problem;
 use actix_service::ServiceExt as _;
 use actix_tls::connect::Connection as TcpConnection;
 use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{StatusCode, Version};
+use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use awc::error::SendRequestError;
@@ -55,6 +57,8 @@ const OF_CONNECTION: [HeaderName; 11] = [
 const CONNECT: Duration = Duration::from_secs(3);
 /// How long another broker may need to answer a call that asks nothing: less than it waits for the link itself.
 const REACH: Duration = Duration::from_secs(2);
+/// How long the leader may need to answer a read, before a standby answers from what is stored.
+const READ: Duration = Duration::from_secs(2);
 /// How long the addresses of the standbys are taken as they were.
 const KNOWN: Duration = Duration::from_secs(2);
 
@@ -94,6 +98,31 @@ pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: w
     passed.unwrap_or_else(refused)
 }
 
+/// Answers a call with what the leader knows; from what is stored, if the leader does not answer in time.
+///
+/// # Errors
+/// The errors of the service.
+pub(super) async fn read_at_leader(
+    admission: Admission,
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse, actix_web::Error> {
+    let edge = request.app_data::<web::Data<Edge>>().cloned();
+    let leader = edge.as_ref().and_then(|edge| edge.service.leader());
+    if let (Some(edge), Some(leader), false) = (edge, leader, request.headers().contains_key(FORWARDED)) {
+        if let Err(response) = admission.check(request.request()) {
+            return Ok(request.into_response(response));
+        }
+        let asked = pass_on(&edge, Receiver::leader(&edge, leader), request.request(), Passed::Nothing);
+        if let Ok(Ok(response)) = timeout(READ, asked).await
+            && response.status() != StatusCode::SERVICE_UNAVAILABLE
+        {
+            return Ok(request.into_response(response));
+        }
+    }
+    next.call(request).await
+}
+
 pub(super) fn refused(problem: Problem) -> HttpResponse {
     super::access::refused(Failure(problem))
 }
@@ -126,6 +155,8 @@ pub(super) enum Passed {
     Stream(web::Payload),
     /// This broker has read and unpacked it.
     Read(Bytes),
+    /// None.
+    Nothing,
 }
 
 pub(super) async fn pass_on(edge: &Edge, to: Receiver, request: &HttpRequest, body: Passed) -> Result<HttpResponse, Problem> {
@@ -144,7 +175,7 @@ pub(super) async fn pass_on(edge: &Edge, to: Receiver, request: &HttpRequest, bo
             call.headers_mut().remove(header::CONTENT_ENCODING);
             call.send_body(bytes)
         }
-        (Passed::Stream(_), Some(0)) => call.send(),
+        (Passed::Nothing, _) | (Passed::Stream(_), Some(0)) => call.send(),
         (Passed::Stream(payload), Some(length)) => call.send_body(SizedStream::new(length, payload.into_inner())),
         (Passed::Stream(payload), None) if request.chunked().unwrap_or(false) => call.send_stream(payload.into_inner()),
         (Passed::Stream(_), None) => call.send(),

@@ -92,7 +92,8 @@ impl Edge {
     /// # Errors
     /// The store fails.
     pub async fn metrics(&self) -> Result<Exposition, Problem> {
-        let mut page = self.service.metrics().await?;
+        let own = self.own_runs.edge();
+        let mut page = self.service.metrics(own.as_ref().map(|edge| &edge.service)).await?;
         self.guard.write(&mut page);
         self.traffic.write(&mut page);
         self.live.write(&mut page);

@@ -7,7 +7,8 @@ use super::Edge;
 use super::access::Admission;
 use super::auth::token;
 use super::body::id;
-use super::forward::{Passed, Receiver, pass_on, refused, serve};
+use super::forward::{Passed, Receiver, pass_on, read_at_leader, refused, serve};
+use super::route::AtStandby;
 use crate::domain::ids::{BrokerId, Identity};
 use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
@@ -46,7 +47,8 @@ impl OwnRuns {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn edge(&self) -> Option<web::Data<Edge>> {
+    /// Serves them, if there are any.
+    pub fn edge(&self) -> Option<web::Data<Edge>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -192,7 +194,7 @@ fn carries_secret(edge: &Edge, request: &HttpRequest) -> bool {
 /// The errors of the service.
 pub(super) async fn at_standby(
     admission: Admission,
-    is_for_standby: bool,
+    at_standby: AtStandby,
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse, Error> {
@@ -216,8 +218,10 @@ pub(super) async fn at_standby(
     {
         return serve_own(own, request, next).await;
     }
-    if is_for_standby {
-        return next.call(request).await;
+    match at_standby {
+        AtStandby::Reads => return next.call(request).await,
+        AtStandby::ReadsAtLeader => return read_at_leader(admission, request, next).await,
+        AtStandby::PassesOn => {}
     }
     let (request, mut payload) = request.into_parts();
     let payload = web::Payload::from_request(&request, &mut payload).await?;

@@ -4,7 +4,7 @@
 
 use super::access::refused;
 use super::auth::{Need, allow_anyone};
-use super::route::{Answer, Operation, Resource, resource};
+use super::route::{Answer, AtStandby, Operation, Resource, resource};
 use super::schemas::Schemas;
 use super::table;
 use crate::domain::ids::{Identity, NumberOr};
@@ -198,7 +198,7 @@ fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
         // An operation that checks its caller goes on to ask the actors or the store.
         statuses.extend([401, 403, 429, 503]);
     }
-    if !operation.is_for_standby() {
+    if operation.at_standby() == AtStandby::PassesOn {
         statuses.insert(503);
     }
     if has_id {

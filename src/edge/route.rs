@@ -27,6 +27,17 @@ pub enum Part {
     Standby,
 }
 
+/// What a standby does with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtStandby {
+    /// It answers from what is stored.
+    Reads,
+    /// It passes the call on to the leader, and answers from what is stored if that fails.
+    ReadsAtLeader,
+    /// It passes the call on to the leader.
+    PassesOn,
+}
+
 /// An address and its methods.
 pub struct Resource {
     pub(super) paths: Vec<&'static str>,
@@ -90,16 +101,20 @@ impl Resource {
             if part == Part::Leader {
                 return service.route(route());
             }
-            let (admission, is_for_standby) = (Admission::of(operation, self.paths[0]), operation.is_for_standby());
+            let (admission, at_standby) = (Admission::of(operation, self.paths[0]), operation.at_standby());
             if operation.is_of_run {
-                let place = move |request, next| super::of_run::at_standby(admission, is_for_standby, request, next);
+                let place = move |request, next| super::of_run::at_standby(admission, at_standby, request, next);
                 return service.route(route().wrap(from_fn(place)));
             }
-            if is_for_standby {
-                return service.route(route());
-            }
-            service
-                .route(web::method(operation.method.clone()).to(move |request, payload| super::forward::serve(admission, request, payload)))
+            service.route(match at_standby {
+                AtStandby::Reads => route(),
+                AtStandby::ReadsAtLeader => {
+                    route().wrap(from_fn(move |request, next| super::forward::read_at_leader(admission, request, next)))
+                }
+                AtStandby::PassesOn => {
+                    web::method(operation.method.clone()).to(move |request, payload| super::forward::serve(admission, request, payload))
+                }
+            })
         })
     }
 
@@ -195,6 +210,7 @@ pub struct Operation {
     pub(super) failures: Vec<u16>,
     /// It needs more than stored data.
     pub(super) only_leader: bool,
+    asks_actors: bool,
     /// It needs the actor of a block run.
     pub(super) is_of_run: bool,
     /// Its handler shows a token that is limited to groups only their jobs.
@@ -218,6 +234,7 @@ impl Operation {
             answers: Vec::new(),
             failures: Vec::new(),
             only_leader: false,
+            asks_actors: false,
             is_of_run: false,
             limits_itself: false,
             is_recorded_in_its_run: false,
@@ -346,6 +363,12 @@ impl Operation {
         self
     }
 
+    /// Its answer has more than what is stored, which only actors know: a standby asks the leader first.
+    pub fn asks_actors(mut self) -> Self {
+        self.asks_actors = true;
+        self
+    }
+
     /// It needs the actor of the block run that its path names: the broker that executes the run serves it.
     pub fn of_run(mut self) -> Self {
         self.is_of_run = true;
@@ -371,9 +394,13 @@ impl Operation {
         self
     }
 
-    /// Whether a standby serves it.
-    pub(super) fn is_for_standby(&self) -> bool {
-        self.method == Method::GET && !self.only_leader
+    /// What a standby does with a call.
+    pub(super) fn at_standby(&self) -> AtStandby {
+        match (self.method == Method::GET && !self.only_leader, self.asks_actors) {
+            (true, false) => AtStandby::Reads,
+            (true, true) => AtStandby::ReadsAtLeader,
+            (false, _) => AtStandby::PassesOn,
+        }
     }
 
     /// Failure statuses besides those that [`super::openapi`] derives from its inputs.

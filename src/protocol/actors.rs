@@ -4,6 +4,22 @@ use super::api::ActorOutput;
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// Selects actors.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ActorFilter {
+    /// Only actors of this kind.
+    pub kind: Option<String>,
+    /// Only actors whose name or label contains this text, in lower case.
+    pub text: Option<String>,
+    /// Only actors with an error or a restart, or only others.
+    pub errors: Option<bool>,
+    /// Only actors after this kind and name.
+    pub after: Option<(String, String)>,
+    /// Maximum number of actors.
+    pub limit: Option<usize>,
+}
+
 /// The actors of a kind together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -28,6 +44,24 @@ pub struct KindOutput {
     /// Microseconds for a message, on average; absent if it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_per_message: Option<f64>,
+}
+
+impl KindOutput {
+    /// Adds the actors of this kind at another broker.
+    pub fn add(&mut self, other: &Self) {
+        let timed = |kind: &Self| {
+            kind.time_per_message.map_or((0.0, 0.0), |time| (time * kind.messages_handled as f64, kind.messages_handled as f64))
+        };
+        let ((time, messages), (more_time, more_messages)) = (timed(self), timed(other));
+        self.time_per_message =
+            (messages + more_messages > 0.0).then(|| ((time + more_time) / (messages + more_messages) * 10.0).round() / 10.0);
+        self.count += other.count;
+        self.restarting += other.restarting;
+        self.with_errors += other.with_errors;
+        self.restarts += other.restarts;
+        self.queue_depth += other.queue_depth;
+        self.messages_handled += other.messages_handled;
+    }
 }
 
 /// An actor with its history.

@@ -429,6 +429,9 @@ pub struct ActorOutput {
     pub kind: String,
     /// Its name.
     pub name: String,
+    /// The broker that has it, if it is not the leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_id: Option<BrokerId>,
     /// The name for people of the job, the node or the worker that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,

@@ -6,6 +6,7 @@ use crate::domain::job::Job;
 use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::ReadOnly;
+use crate::protocol::redrive::RedrivenRun;
 use serde::{Deserialize, Serialize};
 
 /// A job, with the state of its schedule.
@@ -227,8 +228,11 @@ pub struct RedriveOutput {
     /// The dead runs that were found.
     #[serde(default)]
     pub dead: Vec<Identity>,
-    /// The new runs, in the same order; in a dry run none.
+    /// The new runs, in the order of `dead`, without those in `refused`; in a dry run none.
     pub runs: Vec<Identity>,
+    /// The dead runs for which there is no new run, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RedrivenRun>,
     /// Whether there are more dead runs than one call handles.
     pub more: bool,
 }

@@ -1,13 +1,15 @@
 //! Messages between the leader and a broker that owns runs. Brokers of neighbouring versions understand each other: unknown members are ignored,
 //! and new ones have a default.
 
-use super::api::RunOutput;
+use super::actors::{ActorDetail, ActorFilter, KindOutput};
+use super::api::{ActorOutput, RunOutput};
 use super::block_runs::{DomainDelay, FromBlockRun, Peers, ToBlockRun, ToPeer};
 use super::node::Block;
 use super::problem::Problem;
 use super::sites::{SiteFilter, SiteOutput};
 use crate::domain::ids::{BrokerId, Identity, JobId};
 use crate::domain::run::RunState;
+use crate::domain::series::Sums;
 use crate::domain::sites::{ToBorrower, ToLender};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,9 @@ pub enum ToOwner {
         /// The leader knows the messages of block runs. One of an earlier version does not, and must get them back.
         #[serde(default)]
         block_runs: bool,
+        /// The leader knows [`ToLeader::Counted`]. One of an earlier version does not.
+        #[serde(default)]
+        counts: bool,
     },
     /// A run of this broker was stored: execute it.
     Start {
@@ -68,15 +73,34 @@ pub enum ToOwner {
     },
     /// To the board of sites.
     Sites(ToBorrower),
-    /// List the sites at the board. The answer is [`RunAnswer::Sites`].
-    ListSites {
+    /// What does the broker have?
+    Ask {
         /// The number of the answer.
         call: u64,
-        /// Which.
-        filter: SiteFilter,
+        /// What is asked for.
+        question: Question,
     },
     /// Delays that robots.txt files ask for, read by runs of other brokers.
     Delays(Vec<DomainDelay>),
+}
+
+/// What the leader asks a broker for, to list it with its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Question {
+    /// The sites at its board. The answer is [`RunAnswer::Sites`].
+    Sites(SiteFilter),
+    /// Its actors. The answer is [`RunAnswer::Actors`].
+    Actors(ActorFilter),
+    /// The kinds of its actors. The answer is [`RunAnswer::ActorKinds`].
+    ActorKinds,
+    /// One of its actors. The answer is [`RunAnswer::Actor`].
+    Actor {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// A message for a run.
@@ -114,6 +138,16 @@ pub enum ToLeader {
         /// It can execute block runs. A broker of an earlier version cannot.
         #[serde(default)]
         block_runs: bool,
+        /// It answers [`ToOwner::Ask`]. A broker of an earlier version does not.
+        #[serde(default)]
+        answers: bool,
+    },
+    /// What its runs have done since the last such message.
+    Counted {
+        /// The sums that have changed, by the names of the time series.
+        sums: Sums,
+        /// Requests of its block runs that have no result now.
+        waiting: u64,
     },
     /// The end of a run is stored.
     Ended {
@@ -136,7 +170,7 @@ pub enum ToLeader {
         /// The run.
         run_id: Identity,
     },
-    /// The answer to [`ToOwner::Order`], [`ToOwner::ListSites`], [`ToBlockRun::Pull`] or [`ToBlockRun::StartReturned`].
+    /// The answer to [`ToOwner::Order`], [`ToOwner::Ask`], [`ToBlockRun::Pull`] or [`ToBlockRun::StartReturned`].
     Answer {
         /// The number of the order.
         call: u64,
@@ -183,11 +217,14 @@ impl ToLeader {
     /// Whether it must still be sent after the connection for which it was made has closed.
     #[must_use]
     pub const fn outlives_connection(&self) -> bool {
-        matches!(self, Self::Ended { .. } | Self::Retries { .. } | Self::GivenUp { .. } | Self::Leave | Self::KeepRobots { .. })
+        matches!(
+            self,
+            Self::Ended { .. } | Self::Counted { .. } | Self::Retries { .. } | Self::GivenUp { .. } | Self::Leave | Self::KeepRobots { .. }
+        )
     }
 }
 
-/// The answer of a run.
+/// The answer of a run or of a broker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", content = "v", rename_all = "camelCase")]
 pub enum RunAnswer {
@@ -201,6 +238,12 @@ pub enum RunAnswer {
     Withdrawn(bool),
     /// Sites.
     Sites(Vec<SiteOutput>),
+    /// Actors.
+    Actors(Vec<ActorOutput>),
+    /// The sums of each kind of actors.
+    ActorKinds(Vec<KindOutput>),
+    /// An actor, if the broker has it.
+    Actor(Option<Box<ActorDetail>>),
     /// Why there is no other answer.
     Problem(Problem),
 }

@@ -10,9 +10,7 @@ use crate::domain::schedule::{LONGEST, Schedule};
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
-use crate::protocol::management::{
-    AskInput, BackfillInput, BackfillOutput, DisableInput, JobActivity, JobOutput, JobStatus, LastRun, RedriveJobInput, RedriveOutput,
-};
+use crate::protocol::management::{AskInput, BackfillInput, BackfillOutput, DisableInput, JobActivity, JobOutput, JobStatus, LastRun};
 use crate::protocol::problem::Problem;
 use crate::store::{
     CheckFlow, GetRun, InsertJob, JobSort, LastRuns, ListJobs, LoadJobs, NextAsked, PurgeJob, ReadActivity, SortKey, StoreError,
@@ -344,15 +342,6 @@ impl Service {
     pub async fn backfill(&self, id: JobId, input: BackfillInput, by: Option<String>) -> Result<BackfillOutput, Problem> {
         let job = self.context.registry().open_job(id).wait().await?;
         job.backfill(input, by).wait().await
-    }
-
-    /// Redrives the dead runs of a job.
-    ///
-    /// # Errors
-    /// The job does not exist, or is disabled.
-    pub async fn redrive(&self, id: JobId, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
-        let job = self.context.registry().open_job(id).wait().await?;
-        job.redrive(input, by).wait().await
     }
 }
 

@@ -4,9 +4,9 @@ use super::Service;
 use crate::actors::counts::ENDS;
 use crate::actors::lateness::{BOUNDS_MS, Histogram};
 use crate::actors::reply::problem_of;
-use crate::actors::supervision::ActorFilter;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
+use crate::protocol::actors::ActorFilter;
 use crate::protocol::exposition::Exposition;
 use crate::protocol::management::Lateness;
 use crate::protocol::problem::Problem;
@@ -30,20 +30,25 @@ impl Service {
         Ok(summary(late))
     }
 
-    /// The metrics of the actors, the store and the process.
+    /// The metrics of the actors, the store and the process. The runs are those of `own`: at a broker that does not lead, the service
+    /// of the runs that it executes for the leader, if there are any.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn metrics(&self) -> Result<Exposition, Problem> {
+    pub async fn metrics(&self, own: Option<&Self>) -> Result<Exposition, Problem> {
         let store = &self.context.store;
         let open = store.read(OpenRunCounts).await.map_err(|e| problem_of(&e))?;
         let recent = store.read(RecentLateness { limit: RECENT_FIRES }).await.map_err(|e| problem_of(&e))?;
         let alerts = store.read(WaitingAlerts).await.map_err(|e| problem_of(&e))?;
         let mut page = Exposition::default();
-        self.of_the_scheduler(&mut page, &open);
-        self.of_downloads(&mut page);
+        let own = own.unwrap_or(self);
+        own.of_the_scheduler(&mut page, &open);
+        own.of_downloads(&mut page);
         of_jobs(&mut page, recent);
-        self.of_the_rest(&mut page, alerts);
+        let (leads, term) = self.leadership();
+        page.single("webloom_leader", "gauge", "1 if this broker is the leader, 0 if it is a standby.", f64::from(u8::from(leads)));
+        page.single("webloom_leader_term", "gauge", "The leader's term, increased whenever a broker takes over.", term as f64);
+        own.of_the_rest(&mut page, alerts);
         of_the_process(&mut page, self.context.since);
         Ok(page)
     }
@@ -96,15 +101,12 @@ impl Service {
         page.single(
             "webloom_requests_waiting",
             "gauge",
-            "Requests without a result, of active runs that this broker executes as the leader.",
+            "Requests without a result, of active runs that this broker executes.",
             waiting as f64,
         );
     }
 
     fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
-        let (leads, term) = self.leadership();
-        page.single("webloom_leader", "gauge", "1 if this broker is the leader, 0 if it is a standby.", f64::from(u8::from(leads)));
-        page.single("webloom_leader_term", "gauge", "The leader's term, increased whenever a broker takes over.", term as f64);
         let stats = self.context.store.stats();
         page.single("webloom_store_queue_operations", "gauge", "Writes that wait or are in progress.", stats.depth as f64);
         page.single("webloom_store_queue_bytes", "gauge", "Bytes of these writes.", stats.depth_bytes as f64);
@@ -124,7 +126,7 @@ impl Service {
         let lost = self.context.counts.lost_results() as f64;
         page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
         let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-        for actor in self.actors(&ActorFilter::default()) {
+        for actor in self.own_actors(&ActorFilter::default()) {
             let (count, restarts, depth) = actors.entry(actor.kind).or_default();
             *count += 1;
             *restarts += u64::from(actor.restarts);

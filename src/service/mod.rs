@@ -41,7 +41,6 @@ mod works;
 
 pub use crate::actors::job::TriggerOrder;
 pub use crate::actors::run::PollOptions;
-pub use crate::actors::supervision::ActorFilter;
 pub use crate::store::StoredResult;
 pub use audit::{AuditFilter, AuditedCall};
 pub use failures::FailureFilter;

@@ -1,10 +1,12 @@
-//! Redrives dead runs of many jobs.
+//! Redrives dead runs: of one job, or of many.
 
 use super::{Service, TriggerOrder};
-use crate::actors::job::redriven;
 use crate::actors::reply::problem_of;
+use crate::domain::ids::{Identity, JobId};
 use crate::domain::run::Run;
 use crate::domain::trace::TraceContext;
+use crate::protocol::api::TriggerInput;
+use crate::protocol::management::RedriveOutput;
 use crate::protocol::problem::Problem;
 use crate::protocol::redrive::{RedriveInput, RedrivenRun, RedrivenRuns};
 use crate::store::FindDead;
@@ -15,6 +17,12 @@ const USUAL: usize = 100;
 const MOST: usize = 1_000;
 /// Number of jobs that are handled concurrently.
 const AT_ONCE: usize = 32;
+
+/// The trigger that redrives a dead run. The idempotency key ensures that this happens once.
+fn redriven(run: &Run) -> TriggerInput {
+    let idempotency_key = Some(format!("redrive:{}", run.identity));
+    TriggerInput { arguments: run.arguments_value(), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
+}
 
 impl Service {
     /// Redrives dead runs. A rejected run, for example because its job is disabled, does not affect the others.
@@ -37,21 +45,55 @@ impl Service {
             self.stored_job(id, false).await?;
         }
         let find = FindDead { job_id, group, from, to, limit: limit + 1 };
+        let (done, more) = self.redrive_found(find, dry_run, by).await?;
+        let runs: Vec<RedrivenRun> = done.into_iter().map(Redriven::output).collect();
+        let redriven = runs.iter().filter(|run| run.identity.is_some()).count();
+        Ok(RedrivenRuns { found: runs.len(), redriven, runs, more })
+    }
+
+    /// Redrives the dead runs of a job. A rejected run does not affect the others.
+    ///
+    /// # Errors
+    /// The job does not exist, the broker is too busy, or every run was rejected: the first problem.
+    pub async fn redrive_job(&self, id: JobId, dry_run: bool, by: Option<String>) -> Result<RedriveOutput, Problem> {
+        self.stored_job(id, false).await?;
+        let find = FindDead { job_id: Some(id), limit: USUAL + 1, ..FindDead::default() };
+        let (done, more) = self.redrive_found(find, dry_run, by).await?;
+        let mut out = RedriveOutput { dead: Vec::new(), runs: Vec::new(), refused: Vec::new(), more };
+        let mut problem = None;
+        for run in done {
+            out.dead.push(run.retry_of);
+            match &run.made {
+                Some(Ok(identity)) => out.runs.push(*identity),
+                Some(Err(why)) => {
+                    problem.get_or_insert_with(|| why.clone());
+                    out.refused.push(run.output());
+                }
+                None => {}
+            }
+        }
+        match problem {
+            Some(problem) if out.runs.is_empty() => Err(problem),
+            _ => Ok(out),
+        }
+    }
+
+    /// Redrives these runs, or only lists them; and whether there are more. `find.limit` is one more than may be redriven.
+    async fn redrive_found(&self, find: FindDead, dry_run: bool, by: Option<String>) -> Result<(Vec<Redriven>, bool), Problem> {
+        let limit = find.limit - 1;
         let mut dead = self.context.store.read(find).await.map_err(|e| problem_of(&e))?;
         let more = dead.len() > limit;
         dead.truncate(limit);
-        let found = dead.len();
-        let runs: Vec<RedrivenRun> = if dry_run {
-            dead.iter().map(|run| RedrivenRun { retry_of: run.identity, job_id: run.job_id, identity: None, refused: None }).collect()
+        let runs = if dry_run {
+            dead.iter().map(|run| Redriven { retry_of: run.identity, job_id: run.job_id, made: None }).collect()
         } else {
             let all = stream::iter(dead.into_iter().map(|run| self.redrive_run(run, by.clone())));
             all.buffered(AT_ONCE).collect::<Vec<_>>().await.into_iter().collect::<Result<_, _>>()?
         };
-        let redriven = runs.iter().filter(|run| run.identity.is_some()).count();
-        Ok(RedrivenRuns { found, redriven, runs, more })
+        Ok((runs, more))
     }
 
-    async fn redrive_run(&self, run: Run, by: Option<String>) -> Result<RedrivenRun, Problem> {
+    async fn redrive_run(&self, run: Run, by: Option<String>) -> Result<Redriven, Problem> {
         let input = redriven(&run);
         let (retry_of, job_id) = (run.identity, run.job_id);
         let order =
@@ -61,9 +103,27 @@ impl Service {
             Err(problem) => Err(problem),
         };
         match asked {
-            Ok(made) => Ok(RedrivenRun { retry_of, job_id, identity: Some(made.identity), refused: None }),
-            Err(problem) if problem.status < 500 => Ok(RedrivenRun { retry_of, job_id, identity: None, refused: Some(problem.detail) }),
-            Err(problem) => Err(problem),
+            Err(problem) if problem.status >= 500 => Err(problem),
+            made => Ok(Redriven { retry_of, job_id, made: Some(made.map(|made| made.identity)) }),
         }
+    }
+}
+
+/// A dead run, and the run that repeats it or why there is none; `None` in a dry run.
+struct Redriven {
+    retry_of: Identity,
+    job_id: JobId,
+    made: Option<Result<Identity, Problem>>,
+}
+
+impl Redriven {
+    fn output(self) -> RedrivenRun {
+        let Self { retry_of, job_id, made } = self;
+        let (identity, refused) = match made {
+            Some(Ok(identity)) => (Some(identity), None),
+            Some(Err(problem)) => (None, Some(problem.detail)),
+            None => (None, None),
+        };
+        RedrivenRun { retry_of, job_id, identity, refused }
     }
 }

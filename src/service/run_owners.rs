@@ -6,11 +6,34 @@ use crate::actors::run_owners::RunOwnersHandle;
 use crate::domain::ids::{BrokerId, Identity};
 use crate::domain::job::JobKind;
 use crate::protocol::brokers::{BrokerOutput, BrokerRole};
+use crate::protocol::ownership::{Question, RunAnswer};
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, ListBrokers};
+use futures_util::future::join_all;
+use std::time::Duration;
 use subtle::ConstantTimeEq as _;
+use tokio::time::timeout;
+
+/// How long a list waits for the answer of another broker.
+const OWNER_WITHIN: Duration = Duration::from_secs(1);
 
 impl Service {
+    /// At the leader: the answers of the other brokers that execute runs. One that does not answer is about to lose its runs, and is left out.
+    ///
+    /// # Errors
+    /// The actor that knows the other brokers is being rebuilt.
+    pub(super) async fn ask_owners(&self, question: Question) -> Result<Vec<(BrokerId, RunAnswer)>, Problem> {
+        if !self.leadership().0 {
+            return Ok(Vec::new());
+        }
+        let asked = self.context.run_owners.ask(question).wait().await?;
+        let answers = asked.into_iter().map(async |(broker, answer)| match timeout(OWNER_WITHIN, answer.wait()).await {
+            Ok(Ok(answer)) => Some((broker, answer)),
+            Ok(Err(_)) | Err(_) => None,
+        });
+        Ok(join_all(answers).await.into_iter().flatten().collect())
+    }
+
     /// The brokers that own runs.
     #[must_use]
     pub fn owners(&self) -> &RunOwnersHandle {

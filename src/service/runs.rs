@@ -12,11 +12,14 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{CountBlocks, GetRun, LastBlock, ListBlocks, ListRuns, NodeCounts, StoredCounts};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long a stop request waits for the end of the run.
 const STOP: Duration = Duration::from_secs(3);
+/// Number of runs of a list that are described at the same time: a broker that does not answer holds a list up once.
+const LISTED_AT_ONCE: usize = 1_000;
 /// How long the description of a run that another broker executes may take.
 const DESCRIBED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -97,8 +100,17 @@ impl Service {
         Ok(())
     }
 
-    /// A stored run in a list: like [`Service::run`], but a long successful run costs one read and not one for each block.
+    /// A run in a list: like [`Service::run`], but a long successful run costs one read and not one for each block.
     async fn listed(&self, run: &Run) -> Result<RunOutput, Problem> {
+        if !run.state.is_final() {
+            let described = match self.described(run.identity, false).await {
+                None => self.described_elsewhere(run).await,
+                described => described,
+            };
+            if let Some(output) = described {
+                return Ok(output);
+            }
+        }
         let mut output = shown(run);
         if run.kind == JobKind::Block && run.state == RunState::Success {
             let last = self.context.store.read(LastBlock { no: run.no }).await.map_err(|e| problem_of(&e))?;
@@ -156,14 +168,7 @@ impl Service {
         let more = runs.len() > limit;
         runs.truncate(limit);
         let next_cursor = runs.last().filter(|_| more).map(|run| run.no.to_string());
-        let mut items = Vec::with_capacity(runs.len());
-        for run in &runs {
-            let asked = if run.state.is_final() { None } else { self.described(run.identity, false).await };
-            items.push(match asked {
-                Some(output) => output,
-                None => self.listed(run).await?,
-            });
-        }
+        let items = stream::iter(&runs).map(|run| self.listed(run)).buffered(LISTED_AT_ONCE).try_collect().await?;
         Ok(Page { items, next_cursor })
     }
 

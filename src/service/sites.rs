@@ -6,17 +6,12 @@ use crate::actors::sites::Sites;
 use crate::domain::sites::{Holds, MOST_OPERATOR_MS, SiteBy, SiteView, Why, host_of_name, site_key, site_name, url_at};
 use crate::domain::time::{Timestamp, span_text};
 use crate::protocol::api::Page;
+use crate::protocol::ownership::{Question, RunAnswer};
 use crate::protocol::problem::Problem;
 use crate::protocol::sites::{HeldOutput, HoldInput, SiteFilter, SiteOutput};
 use crate::store::KeepSite;
-use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// How long a list waits for the sites of another broker.
-const OWNER_WITHIN: Duration = Duration::from_secs(1);
 
 fn output(view: SiteView, sites: &Sites, now: Timestamp) -> SiteOutput {
     SiteOutput {
@@ -68,10 +63,12 @@ impl Service {
         // One more, to know whether there are more.
         let filter = SiteFilter { limit: limit + 1, ..filter };
         let mut all: BTreeMap<String, SiteOutput> = self.own_sites(&filter).into_iter().map(|site| (site.name.clone(), site)).collect();
-        let asked = self.context.run_owners.list_sites(filter).wait().await?;
-        let answers = join_all(asked.into_iter().map(|answer| timeout(OWNER_WITHIN, answer.wait()))).await;
-        // A broker that does not answer is about to lose its runs. A site that is lent to another broker is what that one says.
-        all.extend(answers.into_iter().flatten().flatten().flatten().map(|site| (site.name.clone(), site)));
+        // A site that is lent to another broker is what that one says.
+        for (_, answer) in self.ask_owners(Question::Sites(filter)).await? {
+            if let RunAnswer::Sites(sites) = answer {
+                all.extend(sites.into_iter().map(|site| (site.name.clone(), site)));
+            }
+        }
         let is_more = all.len() > limit;
         let items: Vec<SiteOutput> = all.into_values().take(limit).collect();
         let next_cursor = items.last().filter(|_| is_more).map(|site| site.name.clone());

@@ -4,7 +4,7 @@ use super::Service;
 use crate::actors::reply::problem_of;
 use crate::actors::run_shell::AtWork;
 use crate::actors::task::TaskDescription;
-use crate::domain::explain::{Part, Place, RunView, explain_run};
+use crate::domain::explain::{Instance, InstanceState, RunView, explain_run};
 use crate::domain::ids::{Identity, JobId, NodeId};
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{Run, RunState};
@@ -182,10 +182,10 @@ impl Service {
         let stored = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let mut run = stored.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
         let (mut worker, mut is_silent) = (None, false);
-        let (mut parts, mut obstacles) = (Vec::new(), Vec::new());
+        let (mut instances, mut obstacles) = (Vec::new(), Vec::new());
         if !run.state.is_final() {
             let (now, request);
-            (now, parts, request) = self.state_of(&run).await;
+            (now, instances, request) = self.state_of(&run).await;
             is_silent = now.is_none() && self.context.elsewhere(&run).is_some();
             if let Some(now) = now {
                 // The state of its actor is newer than its row.
@@ -204,7 +204,7 @@ impl Service {
             ahead: &ahead,
             worker,
             watched: &watched,
-            parts: &parts,
+            instances: &instances,
             obstacles: &obstacles,
             now: Timestamp::now(),
         });
@@ -219,16 +219,16 @@ impl Service {
 
 impl Service {
     /// The state from the actor of a run: the run, its instances, and the request of the first instance that has no worker.
-    async fn state_of(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<WorkerRequest>>) {
+    async fn state_of(&self, run: &Run) -> (Option<RunOutput>, Vec<Instance>, Option<Box<WorkerRequest>>) {
         match self.context.addresses.others.get(run.identity) {
             Some(AtWork::Task(task)) => match task.explain().wait().await {
-                Ok(TaskDescription { output, parts, request }) => (Some(output), parts, request),
+                Ok(TaskDescription { output, instances, request }) => (Some(output), instances, request),
                 Err(_) => (None, Vec::new(), None),
             },
             Some(AtWork::Application(_)) => {
                 let rows = self.context.store.read(ListInstances { no: run.no, from: 0, limit: MOST_INSTANCES }).await;
-                let parts = rows.unwrap_or_default().into_iter().filter(|row| row.attempt == run.attempt).map(of_node).collect();
-                (self.described(run.identity, false).await, parts, None)
+                let instances = rows.unwrap_or_default().into_iter().filter(|row| row.attempt == run.attempt).map(of_node).collect();
+                (self.described(run.identity, false).await, instances, None)
             }
             _ => {
                 let now = match self.described(run.identity, false).await {
@@ -244,15 +244,15 @@ impl Service {
 }
 
 /// The state of an instance of an application.
-fn of_node(row: InstanceRow) -> Part {
+fn of_node(row: InstanceRow) -> Instance {
     let node = row.peer.map_or_else(String::new, |peer| format!("node {}", NodeId(peer)));
-    let place = match row.state {
-        over if over.is_final() => Place::Over(over),
-        _ if row.exit_reason.is_some() => Place::Ending(node),
-        RunState::Running => Place::At(node, row.start_time),
-        _ => Place::Dispatched(node),
+    let state = match row.state {
+        over if over.is_final() => InstanceState::Over(over),
+        _ if row.exit_reason.is_some() => InstanceState::Ending(node),
+        RunState::Running => InstanceState::At(node, row.start_time),
+        _ => InstanceState::Dispatched(node),
     };
-    Part { attempt: row.attempt, place, progress: None, text: None, reason: row.reason }
+    Instance { attempt: row.attempt, state, progress: None, text: None, reason: row.reason }
 }
 
 /// A sentence about the run of a scheduled time.

@@ -23,7 +23,9 @@ const PLURALS = {
 };
 const counted = ({ kind, count }) => `${num(count)} ${PLURALS[kind]?.[count === 1 ? 0 : 1] ?? kind}`;
 
-const pathOf = ({ kind, name }) => `/actors/${encodeURIComponent(kind)}/${encodeURIComponent(name)}`;
+// The broker is named if it is not the leader.
+const pathOf = ({ kind, name, brokerId }) => address(`/actors/${encodeURIComponent(kind)}/${encodeURIComponent(name)}`, { brokerId });
+const keyOf = ({ kind, name, brokerId = "" }) => `${kind}/${name} ${brokerId}`;
 const micros = us => (us < 1000 ? `${Math.round(us)} µs` : span(us / 1000));
 
 // Messages a second, from two looks at the counts.
@@ -61,13 +63,14 @@ const rate = recent => h("span", { class: "rate" }, spark(recent), rateText(rece
 const HEADS = ["Actor", "State", ["Age", "n"], ["Restarts", "n"], ["Queue", "n"], ["Messages", "n"], ["Messages/s", "n"], ["Time/message", "n"], "Last error"];
 
 function cells(actor, recent) {
+  const broker = actor.brokerId && [" at broker ", h("code", { title: actor.brokerId }, `…${actor.brokerId.slice(-6)}`)];
   const name = actor.label ? [link(pathOf(actor), actor.label), " ", h("code", { title: actor.name }, `…${actor.name.slice(-6)}`)] : link(pathOf(actor), actor.name);
-  return [name, badge(actor.state), span(actor.age), num(actor.restarts), num(actor.queueDepth), num(actor.messagesHandled), rate(recent),
+  return [[name, broker || ""].flat(), badge(actor.state), span(actor.age), num(actor.restarts), num(actor.queueDepth), num(actor.messagesHandled), rate(recent),
     actor.timePerMessage === undefined ? "" : micros(actor.timePerMessage), h("span", { class: "reason" }, actor.lastError ?? "")];
 }
 
 const row = (actor, seen, kind) => ({
-  key: `${actor.kind}/${actor.name}`, kind, cells: cells(actor, seen.note(`${actor.kind}/${actor.name}`, actor.messagesHandled)),
+  key: keyOf(actor), kind, cells: cells(actor, seen.note(keyOf(actor), actor.messagesHandled)),
 });
 
 // A kind with many actors: its sums, and a button that opens it.
@@ -104,7 +107,7 @@ export async function actors(page) {
   async function found() {
     const items = await get(ask({ kind, text, errors, after, limit: 100 }), signal);
     const last = items.at(-1);
-    const more = items.length === 100 && link(address("/actors", { ...query, after: `${last.kind}/${last.name}` }), "Next page");
+    const more = items.length >= 100 && link(address("/actors", { ...query, after: `${last.kind}/${last.name}` }), "Next page");
     const back = after && link(address("/actors", { ...query, after: "" }), "First page");
     patch(list, table("Actors", ["Kind", ...HEADS], items.map(actor => {
       const { key, cells: own } = row(actor, seen);
@@ -153,7 +156,7 @@ export async function actors(page) {
 
 export async function actor(page) {
   const [kind, name] = page.parts;
-  const path = at(`/actors/${encodeURIComponent(kind)}/${encodeURIComponent(name)}`);
+  const path = at(`/actors/${encodeURIComponent(kind)}/${encodeURIComponent(name)}`, { brokerId: page.query.brokerId });
   const [top, summary, messages, recent, depths, restarts] = [h("h1"), h("div"), h("div"), h("div"), h("div"), h("div")];
   const seen = rates();
   const body = [h("p", {}, link("/actors", "Actors")), top, summary, section("Messages by type", messages), section("Last messages", recent), section("Waiting messages", depths), section("Restarts", restarts)];
@@ -163,7 +166,8 @@ export async function actor(page) {
     const to = STANDS_FOR[kind]?.(name);
     patch(top, `Actor: ${kind} ${one.label ?? (name === kind ? "" : name)}`);
     patch(summary, facts([
-      ["State", badge(one.state)], ["Id", one.label || name !== kind ? code(name) : ""], ["Supervised by", one.parent && link(`/actors/${one.parent}/${one.parent}`, one.parent)],
+      ["State", badge(one.state)], ["Id", one.label || name !== kind ? code(name) : ""], ["Supervised by", one.parent && link(pathOf({ kind: one.parent, name: one.parent, brokerId: one.brokerId }), one.parent)],
+      ["Broker", one.brokerId && link("/brokers", code(one.brokerId))],
       ["Stands for", to && link(to, one.label ?? `the ${kind}`)], ["Running for", span(one.age)], ["Restarts", num(one.restarts)], ["Messages that wait", num(one.queueDepth)],
       ["Messages handled", num(one.messagesHandled)], ["Messages per second", rate(seen.note("all", one.messagesHandled))],
       ["Time per message", one.timePerMessage === undefined ? "" : micros(one.timePerMessage)], ["Work that waits", one.waiting ? `${num(one.waiting)} requests` : ""], ["Last error", one.lastError],

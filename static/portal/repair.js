@@ -74,7 +74,10 @@ function redrive(id, again) {
     act: done => {
       tell(`${num(done.runs.length)} ${done.runs.length === 1 ? "run is" : "runs are"} repeated.`);
       again();
-      return table("Runs that were repeated", ["Failed run", "New run"], done.dead.map((run, i) => ({ key: run, cells: [runLink(run), runLink(done.runs[i])] })), "Meanwhile all of them were repeated.");
+      const refused = new Map((done.refused ?? []).map(run => [run.retryOf, run.refused]));
+      const made = done.runs[Symbol.iterator]();
+      const cells = run => [runLink(run), refused.get(run) ?? runLink(made.next().value)];
+      return table("Runs that were repeated", ["Failed run", "New run"], done.dead.map(run => ({ key: run, cells: cells(run) })), "Meanwhile all of them were repeated.");
     },
   });
 }

@@ -9,8 +9,9 @@ use crate::support::process::{Process, agent};
 use crate::support::shell::webloom;
 use crate::support::web::{Answer, Web, host};
 use crate::support::{journey, until};
+use reqwest::Method;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -133,6 +134,9 @@ fn two_crawls_are_executed_by_two_brokers() {
         let mut second = Crawled::start(&other, two, &hosts, 1).await;
         until("both", || async { (hosts.web.hosts_asked(10) == 2).then_some(()) }).await;
         brokers.have_runs(0, &[1, 1]).await;
+        for api in [&leader, &other] {
+            both_are_shown(api, &brokers.id(1).await).await;
+        }
         hosts.release();
         for crawled in [&mut first, &mut second] {
             crawled.complete(&leader, &hosts).await;
@@ -142,8 +146,56 @@ fn two_crawls_are_executed_by_two_brokers() {
             let by = [api.state(&first.run).await["brokerId"].clone(), api.state(&second.run).await["brokerId"].clone()];
             assert_eq!(by, [brokers.id(1).await, Value::Null], "the first run went to the broker that does not lead");
         }
+        for (api, count) in [(&leader, PAGES), (&other, PAGES)] {
+            let page = api.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text");
+            assert!(page.lines().any(|line| line == format!("webloom_requests_total{{result=\"success\"}} {count}")), "{page}");
+            assert!(page.lines().any(|line| line == "webloom_runs_ended_total{state=\"success\"} 1"), "{page}");
+        }
+        // The time series are one for all brokers, and each broker shows them.
+        until("the counts of both", || async {
+            let sum = async |api: &Api, name: &str| -> f64 {
+                let (_, series) = api.get("/api/v1/series").await;
+                series["values"][name].as_array().map_or(0.0, |values| values.iter().filter_map(Value::as_f64).sum())
+            };
+            for api in [&leader, &other] {
+                let all = (sum(api, "requests.success").await, sum(api, "runs.success").await);
+                if all != (2.0 * PAGES as f64, 2.0) {
+                    return None;
+                }
+            }
+            Some(())
+        })
+        .await;
         verify(&brokers.url);
     });
+}
+
+/// While two crawls are executed, one by the broker that does not lead, each broker shows both, with what only their actors know.
+async fn both_are_shown(api: &Api, other: &Value) {
+    let (_, runs) = api.get("/api/v1/runs").await;
+    let runs = runs["items"].as_array().expect("runs");
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    for run in runs {
+        assert!(run["crawling"].is_object(), "it is not what its actor says: {run}");
+    }
+    let (_, actors) = api.get("/api/v1/actors?kind=run").await;
+    let brokers: HashSet<&Value> = actors.as_array().expect("actors").iter().map(|actor| &actor["brokerId"]).collect();
+    assert_eq!(brokers, HashSet::from([&Value::Null, other]), "{actors}");
+    for actor in actors.as_array().expect("actors") {
+        let (status, detail) = api.get(&format!("/api/v1/actors/run/{}", actor["name"].as_str().expect("a name"))).await;
+        assert_eq!((status, &detail["brokerId"], &detail["label"]), (200, &actor["brokerId"], &actor["label"]), "{detail}");
+        assert!(detail["messages"].as_array().is_some_and(|messages| !messages.is_empty()), "{detail}");
+    }
+    let (_, kinds) = api.get("/api/v1/actors/kinds").await;
+    let count =
+        |kind: &str| kinds["items"].as_array().and_then(|kinds| kinds.iter().find(|sums| sums["kind"] == kind)).map(|sums| &sums["count"]);
+    assert_eq!((count("run"), count("registry")), (Some(&json!(2)), Some(&json!(2))), "{kinds}");
+    // Each broker has an actor of this name.
+    let path = format!("/api/v1/actors/registry/registry?brokerId={}", other.as_str().expect("an id"));
+    assert_eq!(api.get(&path).await.1["brokerId"], *other);
+    assert_eq!(api.get("/api/v1/actors/registry/registry").await.1["brokerId"], Value::Null);
+    let nowhere = format!("/api/v1/actors/registry/registry?brokerId={}", crate::support::api::id());
+    assert_eq!(api.get(&nowhere).await.0, 404);
 }
 
 #[test]
@@ -267,7 +319,8 @@ async fn crawl_elsewhere() -> (Brokers, Hosts, [(Process, tempfile::TempDir); 2]
 #[test]
 fn a_crawl_outlives_the_leader() {
     journey(async {
-        let brokers = Brokers::start_on(3, &[], &TIMES, None).await;
+        // The nodes have time to come to the next leader, also on a busy machine.
+        let brokers = Brokers::start_on(3, &[], &["--grace", "5000", "--node-heartbeat", "300"], None).await;
         let hosts = Hosts::serve(is_held);
         let _agents: [_; 2] = agents(&brokers);
         let mut first = Crawled::start(&brokers.api(0), &brokers.addresses(), &hosts, 0).await;

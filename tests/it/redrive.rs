@@ -30,6 +30,12 @@ fn dead_runs_of_many_jobs_are_run_again_once() {
             jobs.push(job);
         }
         assert_eq!(api.post(&format!("/api/v1/jobs/{}/disable", jobs[2]), &json!({})).await.0, 200);
+        // By its job alone, all of its runs are refused.
+        let off = format!("/api/v1/jobs/{}/redrive", jobs[2]);
+        let (status, problem) = api.post(&off, &json!({})).await;
+        assert_eq!((status, &problem["type"]), (409, &json!("/problems/job-disabled")), "{problem}");
+        let (status, dry) = api.post(&off, &json!({ "dryRun": true })).await;
+        assert_eq!((status, dry["dead"].as_array().map(Vec::len), &dry["runs"]), (200, Some(2), &json!([])), "{dry}");
         let of = |done: &Value| -> BTreeSet<String> {
             done["runs"].as_array().expect("runs").iter().map(|run| run["retryOf"].as_str().expect("an id").to_owned()).collect()
         };

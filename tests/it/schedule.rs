@@ -324,10 +324,12 @@ fn past_instants_are_made_up_for() {
         let broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let _worker = Worker::watch(&api, &id(), &["it.Past"]).await;
-        let anchor = "2026-01-01T00:00:00Z";
-        let schedule = json!({ "triggers": [{ "every": 60_000, "anchor": anchor }] });
+        // Every hour, half an hour before and after now: the plan itself fires nothing meanwhile.
+        let text = |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let anchor = chrono::Utc::now() - chrono::Duration::minutes(10 * 60 + 30);
+        let schedule = json!({ "triggers": [{ "every": 3_600_000, "anchor": text(anchor) }] });
         let job = job(&api, "it.Past", json!({ "schedule": schedule })).await;
-        let range = json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:03:30Z" });
+        let range = json!({ "from": text(anchor), "to": text(anchor + chrono::Duration::minutes(3 * 60 + 30)) });
         let path = format!("/api/v1/jobs/{job}/backfill");
         let mut dry = range.clone();
         dry["dryRun"] = json!(true);
@@ -337,7 +339,7 @@ fn past_instants_are_made_up_for() {
         let (status, did) = api.post(&path, &range).await;
         assert_eq!((status, did["fires"].as_array().map(Vec::len)), (200, Some(4)), "{did}");
         let made = runs(&api, &job).await;
-        assert_eq!(words(&made, "plannedAt")[3], "2026-01-01T00:03:00.000Z");
+        assert_eq!(words(&made, "plannedAt")[3], text(anchor + chrono::Duration::hours(3)));
         // The plan allows no overlap: one is at work, the others wait for their turn.
         assert_eq!(made.iter().filter(|run| run["reason"] == "waits until the other runs of the job are over").count(), 3);
         let (_, again) = api.post(&path, &range).await;

@@ -239,12 +239,12 @@ class Calls(SyncCalls):
         return answer
 
     def list_actor_kinds(self) -> models.Kinds:
-        """`GET /api/v1/actors/kinds`: The kinds of actors that the broker has now, with the sums of each."""
+        """`GET /api/v1/actors/kinds`: The kinds of actors that the brokers have now, with the sums of each."""
         answer: models.Kinds = self._json("GET", "/api/v1/actors/kinds", returns="models.Kinds")
         return answer
 
     def list_actors(self, *, after: str | None = None, errors: bool | None = None, kind: str | None = None, limit: int | None = None, text: str | None = None) -> list[models.ActorOutput]:
-        """`GET /api/v1/actors`: Lists the actors of the broker, by kind and name: all of them, or those that a filter selects."""
+        """`GET /api/v1/actors`: Lists the actors of all brokers, by kind and name: all of them, or those that a filter selects."""
         answer: list[models.ActorOutput] = self._json("GET", "/api/v1/actors", query={"after": after, "errors": errors, "kind": kind, "limit": limit, "text": text}, returns="list[models.ActorOutput]")
         return answer
 
@@ -448,9 +448,9 @@ class Calls(SyncCalls):
         """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
 
-    def read_actor(self, kind: str, name: str) -> models.ActorDetail:
+    def read_actor(self, kind: str, name: str, *, broker_id: str | None = None) -> models.ActorDetail:
         """`GET /api/v1/actors/{kind}/{name}`: An actor, its messages by type, and why it was restarted. An actor is there only while it has work."""
-        answer: models.ActorDetail = self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", returns="models.ActorDetail")
+        answer: models.ActorDetail = self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", query={"brokerId": broker_id}, returns="models.ActorDetail")
         return answer
 
     def read_alert(self, id: str) -> models.AlertOutput:
@@ -881,12 +881,12 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def list_actor_kinds(self) -> models.Kinds:
-        """`GET /api/v1/actors/kinds`: The kinds of actors that the broker has now, with the sums of each."""
+        """`GET /api/v1/actors/kinds`: The kinds of actors that the brokers have now, with the sums of each."""
         answer: models.Kinds = await self._json("GET", "/api/v1/actors/kinds", returns="models.Kinds")
         return answer
 
     async def list_actors(self, *, after: str | None = None, errors: bool | None = None, kind: str | None = None, limit: int | None = None, text: str | None = None) -> list[models.ActorOutput]:
-        """`GET /api/v1/actors`: Lists the actors of the broker, by kind and name: all of them, or those that a filter selects."""
+        """`GET /api/v1/actors`: Lists the actors of all brokers, by kind and name: all of them, or those that a filter selects."""
         answer: list[models.ActorOutput] = await self._json("GET", "/api/v1/actors", query={"after": after, "errors": errors, "kind": kind, "limit": limit, "text": text}, returns="list[models.ActorOutput]")
         return answer
 
@@ -1090,9 +1090,9 @@ class AsyncioCalls(AsyncCalls):
         """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         await self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
 
-    async def read_actor(self, kind: str, name: str) -> models.ActorDetail:
+    async def read_actor(self, kind: str, name: str, *, broker_id: str | None = None) -> models.ActorDetail:
         """`GET /api/v1/actors/{kind}/{name}`: An actor, its messages by type, and why it was restarted. An actor is there only while it has work."""
-        answer: models.ActorDetail = await self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", returns="models.ActorDetail")
+        answer: models.ActorDetail = await self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", query={"brokerId": broker_id}, returns="models.ActorDetail")
         return answer
 
     async def read_alert(self, id: str) -> models.AlertOutput:

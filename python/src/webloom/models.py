@@ -135,6 +135,8 @@ class ActorDetail(Model):
     state: str
     #: Work that waits: of a run of a block job, requests without a result.
     waiting: int
+    #: The broker that has it, if it is not the leader.
+    broker_id: str | None = None
     #: The name for people of the job, the node or the worker that it belongs to.
     label: str | None = None
     #: The last error.
@@ -163,6 +165,8 @@ class ActorOutput(Model):
     restarts: int
     #: running, restarting, stopped …
     state: str
+    #: The broker that has it, if it is not the leader.
+    broker_id: str | None = None
     #: The name for people of the job, the node or the worker that it belongs to.
     label: str | None = None
     #: The last error.
@@ -2104,8 +2108,10 @@ class RedriveOutput(Model):
     dead: list[str]
     #: Whether there are more dead runs than one call handles.
     more: bool
-    #: The new runs, in the same order; in a dry run none.
+    #: The new runs, in the order of `dead`, without those in `refused`; in a dry run none.
     runs: list[str]
+    #: The dead runs for which there is no new run, and why.
+    refused: list[RedrivenRun] | None = None
 
 
 @dataclass(kw_only=True)

@@ -1,31 +1,18 @@
-//! Backfills of past scheduled times, and new runs for dead runs.
+//! Backfills of past scheduled times.
 
 use super::loaded::LoadedJob;
-use super::message::TriggerOrder;
 use crate::actors::reply::problem_of;
-use crate::domain::run::Run;
 use crate::domain::schedule::{Kind, Overlap, job_core};
 use crate::domain::time::Timestamp;
-use crate::domain::trace::TraceContext;
-use crate::protocol::api::TriggerInput;
-use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
+use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{FindDead, FireOf, InsertRun};
+use crate::store::{FireOf, InsertRun};
 
 /// Maximum number of runs of one backfill: the default and the upper limit.
 const USUAL_BACKFILL: usize = 100;
 const MOST_BACKFILL: usize = 1_000;
 /// Maximum number of scheduled times that one backfill examines.
 const MOST_INSTANTS: usize = 100_000;
-/// Maximum number of dead runs that one call redrives.
-const MOST_REDRIVEN: usize = 100;
-
-/// The trigger that redrives a dead run. The idempotency key ensures that this happens once.
-#[must_use]
-pub fn redriven(run: &Run) -> TriggerInput {
-    let idempotency_key = Some(format!("redrive:{}", run.identity));
-    TriggerInput { arguments: run.arguments_value(), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
-}
 
 impl LoadedJob {
     /// Creates runs for the scheduled times of a past range that have no run. It uses the current plan.
@@ -76,34 +63,5 @@ impl LoadedJob {
             out.fires.push(BackfillFire { planned_at, identity: Some(made.identity) });
         }
         Ok(out)
-    }
-
-    /// Redrives the dead runs of the job: runs that failed for good and were not redriven before.
-    pub(super) async fn redrive(&mut self, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
-        let job_id = self.living().await?.job.id;
-        let find = FindDead { job_id: Some(job_id), limit: MOST_REDRIVEN + 1, ..FindDead::default() };
-        let mut dead = self.context.store.read(find).await.map_err(|e| problem_of(&e))?;
-        let more = dead.len() > MOST_REDRIVEN;
-        dead.truncate(MOST_REDRIVEN);
-        let found = dead.iter().map(|run| run.identity).collect();
-        let mut runs = Vec::new();
-        if input.dry_run {
-            return Ok(RedriveOutput { dead: found, runs, more });
-        }
-        for run in dead {
-            let input = redriven(&run);
-            let order = TriggerOrder {
-                input,
-                retry_of: Some(run.identity),
-                trace: TraceContext::of_run(&run),
-                by: by.clone(),
-                waits: true,
-                after: None,
-                first: None,
-                alone: false,
-            };
-            runs.push(self.trigger(order).await?.identity);
-        }
-        Ok(RedriveOutput { dead: found, runs, more })
     }
 }

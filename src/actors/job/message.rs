@@ -11,7 +11,7 @@ use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::protocol::api::{JobInput, RunOutput, TriggerInput};
-use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
+use crate::protocol::management::{BackfillInput, BackfillOutput};
 use crate::protocol::problem::Problem;
 use crate::store::NextAsked;
 use actix::Message;
@@ -164,18 +164,6 @@ pub struct Backfill {
     pub reply: Reply<BackfillOutput>,
 }
 
-/// From the service: redrive the dead runs.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Redrive {
-    /// The options.
-    pub input: RedriveJobInput,
-    /// The caller.
-    pub by: Option<String>,
-    /// The new runs.
-    pub reply: Reply<RedriveOutput>,
-}
-
 /// From the registry: the state that the scheduler read in advance for this job.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -241,13 +229,6 @@ impl JobHandle {
     pub fn backfill(&self, input: BackfillInput, by: Option<String>) -> Answer<BackfillOutput> {
         let (reply, answer) = reply();
         self.0.tell(Backfill { input, by, reply });
-        answer
-    }
-    /// See [`Redrive`].
-    #[must_use]
-    pub fn redrive(&self, input: RedriveJobInput, by: Option<String>) -> Answer<RedriveOutput> {
-        let (reply, answer) = reply();
-        self.0.tell(Redrive { input, by, reply });
         answer
     }
     /// See [`Prepare`].

@@ -16,13 +16,12 @@ mod ports;
 mod settling;
 mod successors;
 
-pub use backfill::redriven;
 pub use changes::conflict;
 pub use input::{apply, check_trigger, job_from};
 pub use loaded::Loaded;
 pub use message::{
-    AskNext, Backfill, Change, Due, FirstRequests, Invalidate, JobChange, JobHandle, Passivate, Prepare, Redrive, RunLeft, RunOver,
-    Trigger, TriggerBatch, TriggerOrder,
+    AskNext, Backfill, Change, Due, FirstRequests, Invalidate, JobChange, JobHandle, Passivate, Prepare, RunLeft, RunOver, Trigger,
+    TriggerBatch, TriggerOrder,
 };
 pub use successors::flow_problem;
 
@@ -284,13 +283,6 @@ impl Handler<Backfill> for JobActor {
     type Result = ();
     fn handle(&mut self, Backfill { input, by, reply }: Backfill, ctx: &mut Self::Context) {
         self.with_room("job.backfill", ctx, async move |room| room.backfill(input, by).await, answer(reply));
-    }
-}
-
-impl Handler<Redrive> for JobActor {
-    type Result = ();
-    fn handle(&mut self, Redrive { input, by, reply }: Redrive, ctx: &mut Self::Context) {
-        self.with_room("job.redrive", ctx, async move |room| room.redrive(input, by).await, answer(reply));
     }
 }
 

@@ -1,13 +1,13 @@
 //! Block runs at other brokers: passes messages on between them and the nodes, workers, dispatcher, allocator and board of sites of the leader.
 
-use super::{ListSites, PassToRun, RunOwners};
+use super::{PassToRun, RunOwners};
 use crate::actors::by_type::by_type;
 use crate::actors::context::BrokerContext;
 use crate::actors::involved::Involved;
 use crate::actors::node::{Holds, SendBlock};
 use crate::actors::placement::dispatcher::{GrantElsewhere, RunReady};
 use crate::actors::placement::{NodeSlot, Permit};
-use crate::actors::reply::{Reply, reply};
+use crate::actors::reply::Reply;
 use crate::actors::run::{AnswerPull, Grant, NodeEvent, NodeHolds, NodeLost, ReannounceRun, RunHandle, StartReturned, WorkerEvent};
 use crate::domain::ids::{BrokerId, Identity, NodeId, WorkerId};
 use crate::domain::node::NodeFacts;
@@ -18,7 +18,6 @@ use crate::protocol::block_runs::{ConnectedNode, FromBlockRun, Peers, ToBlockRun
 use crate::protocol::node::Block;
 use crate::protocol::ownership::{RunAnswer, ToOwner};
 use crate::protocol::problem::Problem;
-use crate::protocol::sites::SiteOutput;
 use crate::store::{KeepSite, OwnedBlockRuns};
 use actix::fut::wrap_future;
 use actix::{ActorFutureExt as _, AsyncContext as _, Context, Handler};
@@ -75,7 +74,8 @@ pub(super) enum Call {
     Block(Reply<Option<Block>>),
     Done(Reply<()>),
     Withdraw(Reply<bool>),
-    Sites(Reply<Vec<SiteOutput>>),
+    /// Any answer.
+    Question(Reply<RunAnswer>),
 }
 
 impl Call {
@@ -85,8 +85,8 @@ impl Call {
             (Self::Block(reply), RunAnswer::Block(block)) => reply.send(Ok(block.map(|block| *block))),
             (Self::Done(reply), RunAnswer::Done) => reply.send(Ok(())),
             (Self::Withdraw(reply), RunAnswer::Withdrawn(is_withdrawn)) => reply.send(Ok(is_withdrawn)),
-            (Self::Sites(reply), RunAnswer::Sites(sites)) => reply.send(Ok(sites)),
             (call, RunAnswer::Problem(problem)) => call.fail(problem),
+            (Self::Question(reply), answer) => reply.send(Ok(answer)),
             (call, _) => call.fail(Problem::internal()),
         }
     }
@@ -98,7 +98,7 @@ impl Call {
             Self::Block(reply) => reply.send(Ok(None)),
             Self::Done(reply) => reply.send(Err(problem)),
             Self::Withdraw(reply) => reply.send(Err(problem)),
-            Self::Sites(reply) => reply.send(Err(problem)),
+            Self::Question(reply) => reply.send(Err(problem)),
         }
     }
 }
@@ -349,23 +349,6 @@ impl RunOwners {
             ReannounceRun: ReannounceRun => Some(ToBlockRun::Reannounce),
         )
         .flatten()
-    }
-}
-
-impl Handler<ListSites> for RunOwners {
-    type Result = ();
-    fn handle(&mut self, ListSites { filter, reply: asked }: ListSites, _: &mut Self::Context) {
-        let _timed = self.guard.timed("run_owners.list_sites");
-        let owners: Vec<BrokerId> = self.blocks.owners.iter().copied().collect();
-        let mut answers = Vec::new();
-        for owner in owners {
-            let (sites, answer) = reply();
-            if let Some(call) = self.call(owner, Call::Sites(sites)) {
-                self.send(owner, &ToOwner::ListSites { call, filter: filter.clone() });
-                answers.push(answer);
-            }
-        }
-        asked.send(Ok(answers));
     }
 }
 

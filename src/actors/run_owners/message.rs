@@ -9,8 +9,7 @@ use crate::actors::supervision::{ChildKey, CurrentLink, Link, Passed};
 use crate::domain::ids::{BrokerId, Identity};
 use crate::domain::job::JobKind;
 use crate::domain::run_owners::OwnerTable;
-use crate::protocol::ownership::ToLeader;
-use crate::protocol::sites::{SiteFilter, SiteOutput};
+use crate::protocol::ownership::{Question, RunAnswer, ToLeader};
 use actix::Message;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,14 +66,14 @@ pub struct PassToRun {
     pub message: Passed,
 }
 
-/// From the service: list the sites at the boards of the owners.
+/// From the service: ask the owners for something that they have.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct ListSites {
-    /// Which.
-    pub filter: SiteFilter,
+pub struct AskOwners {
+    /// What is asked for.
+    pub question: Question,
     /// One answer for each owner that is connected.
-    pub reply: Reply<Vec<Answer<Vec<SiteOutput>>>>,
+    pub reply: Reply<Vec<(BrokerId, Answer<RunAnswer>)>>,
 }
 
 /// From the service: move the runs of this broker to others.
@@ -149,11 +148,11 @@ impl RunOwnersHandle {
         let pass_on = move |message| link.tell(PassToRun { owner, identity, message });
         RunLink(Link::elsewhere(ChildKey::Run(JobKind::Block, identity), pass_on))
     }
-    /// See [`ListSites`].
+    /// See [`AskOwners`].
     #[must_use]
-    pub fn list_sites(&self, filter: SiteFilter) -> Answer<Vec<Answer<Vec<SiteOutput>>>> {
+    pub fn ask(&self, question: Question) -> Answer<Vec<(BrokerId, Answer<RunAnswer>)>> {
         let (reply, answer) = reply();
-        self.link.tell(ListSites { filter, reply });
+        self.link.tell(AskOwners { question, reply });
         answer
     }
     /// See [`DrainOwner`].

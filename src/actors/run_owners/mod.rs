@@ -7,10 +7,10 @@
 mod block_runs;
 mod message;
 
-pub use message::{ControlElsewhere, DrainOwner, ListSites, OwnerDisconnected, OwnerSent, PassToRun, RunOwnersHandle, StartElsewhere};
+pub use message::{AskOwners, ControlElsewhere, DrainOwner, OwnerDisconnected, OwnerSent, PassToRun, RunOwnersHandle, StartElsewhere};
 
 use super::context::BrokerContext;
-use super::reply::problem_of;
+use super::reply::{problem_of, reply};
 use super::run_shell::Control;
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::ExitGuard;
@@ -46,12 +46,15 @@ pub struct RunOwners {
     /// It has read which brokers owned runs before.
     is_ready: bool,
     blocks: BlockRuns,
+    /// The connected owners that answer questions.
+    answering: HashSet<BrokerId>,
 }
 
 /// A broker that wants to own runs.
 struct Joins {
     is_draining: bool,
     block_runs: bool,
+    answers: bool,
     sender: SessionSender,
 }
 
@@ -81,6 +84,7 @@ impl RunOwners {
             revoking: HashSet::new(),
             is_ready: false,
             blocks: BlockRuns::new(),
+            answering: HashSet::new(),
         }
     }
 
@@ -157,16 +161,20 @@ impl RunOwners {
 
     /// The broker is connected, and owns runs under this term, if any.
     fn welcome(&mut self, broker: BrokerId, term: Option<i64>, joins: Joins, ctx: &mut Context<Self>) {
-        let Joins { is_draining, block_runs, sender } = joins;
+        let Joins { is_draining, block_runs, answers, sender } = joins;
         self.forget_session(broker, "replaced by another connection");
         self.context.run_owners.table().join(broker, term, block_runs, self.patience());
         self.context.run_owners.right_ended();
         self.sessions.insert(broker, sender);
+        if answers {
+            self.answering.insert(broker);
+        }
         match term {
             Some(term) => log::info!("broker connected to execute runs broker_id={broker} term={term}"),
             None => log::info!("broker connected, it was drained and executes no runs broker_id={broker}"),
         }
-        self.send(broker, &ToOwner::Welcome { term, alive_every_ms: self.context.lease_ms / ALIVE_IN_PATIENCE as u64, block_runs: true });
+        let alive_every_ms = self.context.lease_ms / ALIVE_IN_PATIENCE as u64;
+        self.send(broker, &ToOwner::Welcome { term, alive_every_ms, block_runs: true, counts: true });
         if block_runs {
             self.block_runs_connected(broker, ctx);
         }
@@ -235,6 +243,8 @@ impl RunOwners {
         for (_, (_, call)) in self.calls.extract_if(|_, (owner, _)| *owner == broker) {
             call.fail(Problem::owner_unreachable());
         }
+        self.answering.remove(&broker);
+        self.context.counts_elsewhere.left(broker);
         self.block_runs_disconnected(broker);
     }
 
@@ -288,8 +298,8 @@ impl Handler<OwnerSent> for RunOwners {
     type Result = ();
     fn handle(&mut self, OwnerSent { sender, message, bulk }: OwnerSent, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run_owners.sent");
-        if let ToLeader::Join { broker_id, term, is_draining, block_runs } = message {
-            return self.joined(broker_id, term, Joins { is_draining, block_runs, sender }, ctx);
+        if let ToLeader::Join { broker_id, term, is_draining, block_runs, answers } = message {
+            return self.joined(broker_id, term, Joins { is_draining, block_runs, answers, sender }, ctx);
         }
         if self.joining.contains(&sender.number) {
             return;
@@ -303,13 +313,13 @@ impl Handler<OwnerSent> for RunOwners {
             ToLeader::Join { .. } => {}
             ToLeader::Alive => drop(self.send(broker, &ToOwner::Alive)),
             ToLeader::Ended { run_id, job_id, state, follow } => {
-                self.context.counts.ended(state);
                 if state == RunState::Failed {
                     self.context.alarm();
                 }
                 self.block_run_ended(run_id);
                 self.context.registry().run_ended(run_id, job_id, state, follow);
             }
+            ToLeader::Counted { sums, waiting } => self.context.counts_elsewhere.counted(broker, sums, waiting),
             ToLeader::Retries { run_id } => self.context.followers.ring(run_id),
             ToLeader::GivenUp { run_id } => self.free(broker, run_id),
             ToLeader::Answer { call, answer } => {
@@ -368,6 +378,23 @@ impl Handler<ControlElsewhere> for RunOwners {
         if let Some(call) = self.call(owner, call) {
             self.send(owner, &ToOwner::Order { call, run_id: identity, order });
         }
+    }
+}
+
+impl Handler<AskOwners> for RunOwners {
+    type Result = ();
+    fn handle(&mut self, AskOwners { question, reply: asked }: AskOwners, _: &mut Self::Context) {
+        let _timed = self.guard.timed("run_owners.ask");
+        let owners: Vec<BrokerId> = self.answering.iter().copied().collect();
+        let mut answers = Vec::new();
+        for owner in owners {
+            let (reply, answer) = reply();
+            if let Some(call) = self.call(owner, Call::Question(reply)) {
+                self.send(owner, &ToOwner::Ask { call, question: question.clone() });
+                answers.push((owner, answer));
+            }
+        }
+        asked.send(Ok(answers));
     }
 }
 

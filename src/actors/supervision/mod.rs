@@ -5,7 +5,7 @@
 
 mod stats;
 
-pub use stats::{ActorFilter, ActorStats, Stats, Timed};
+pub use stats::{ActorStats, Stats, Timed};
 
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;

@@ -1,7 +1,7 @@
 //! Monitoring data of the actors.
 
 use crate::domain::time::Timestamp;
-use crate::protocol::actors::{ActorDetail, CrashOutput, DepthOutput, KindOutput, MessagesOutput, RecentOutput};
+use crate::protocol::actors::{ActorDetail, ActorFilter, CrashOutput, DepthOutput, KindOutput, MessagesOutput, RecentOutput};
 use crate::protocol::api::ActorOutput;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -219,6 +219,7 @@ impl Stats {
         ActorOutput {
             kind: self.kind.to_owned(),
             name: self.name.clone(),
+            broker_id: None,
             label: words.label.as_deref().map(str::to_owned),
             parent: self.parent.map(str::to_owned),
             state: words.state.to_owned(),
@@ -263,21 +264,6 @@ impl std::fmt::Display for Stats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
     }
-}
-
-/// Selects actors.
-#[derive(Debug, Clone, Default)]
-pub struct ActorFilter {
-    /// Only actors of this kind.
-    pub kind: Option<String>,
-    /// Only actors whose name or label contains this text, in lower case.
-    pub text: Option<String>,
-    /// Only actors with an error or a restart, or only others.
-    pub errors: Option<bool>,
-    /// Only actors after this kind and name.
-    pub after: Option<(String, String)>,
-    /// Maximum number of actors.
-    pub limit: Option<usize>,
 }
 
 /// Measures how long a message takes, until it is dropped.

@@ -3,7 +3,7 @@
 use crate::actors::placement::{Permit, WorkerSlot};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::task::TaskHandle;
-use crate::domain::explain::Part;
+use crate::domain::explain::Instance;
 use crate::domain::ids::WorkerId;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
@@ -53,7 +53,7 @@ pub struct TaskDescription {
     /// The state in the format of the API.
     pub output: RunOutput,
     /// Its instances, or its only one.
-    pub parts: Vec<Part>,
+    pub instances: Vec<Instance>,
     /// The request of the first instance that has no worker.
     pub request: Option<Box<WorkerRequest>>,
 }

@@ -238,7 +238,7 @@ impl Owner {
 
     async fn talk(&mut self, socket: &mut Framed<BoxedSocket, Codec>) -> Over {
         let term = self.work.as_ref().map(|work| work.term);
-        let join = ToLeader::Join { broker_id: self.brokers.me.id, term, is_draining: self.is_draining, block_runs: true };
+        let join = ToLeader::Join { broker_id: self.brokers.me.id, term, is_draining: self.is_draining, block_runs: true, answers: true };
         let joined_at = Timestamp::steady();
         if let Err(error) = send(socket, vec![join.into()]).await {
             return Over::Lost(error);
@@ -264,8 +264,8 @@ impl Owner {
                     Some(Ok(Frame::Text(text))) => {
                         heard = Instant::now();
                         match frame::read::<ToOwner>(&text) {
-                            Ok(ToOwner::Welcome { term, alive_every_ms, block_runs }) => {
-                                if let Err(error) = self.welcomed(term, block_runs).await {
+                            Ok(ToOwner::Welcome { term, alive_every_ms, block_runs, counts }) => {
+                                if let Err(error) = self.welcomed(term, block_runs, counts).await {
                                     return Over::Lost(error.to_string());
                                 }
                                 every = Some(Duration::from_millis(alive_every_ms.max(10)));
@@ -352,7 +352,7 @@ impl Owner {
     }
 
     /// The leader lets this broker own runs under this term, if it wants any.
-    async fn welcomed(&mut self, term: Option<i64>, block_runs: bool) -> Result<(), StoreError> {
+    async fn welcomed(&mut self, term: Option<i64>, block_runs: bool, counts: bool) -> Result<(), StoreError> {
         let Some(term) = term else {
             drop(self.end_work().await);
             return Ok(());
@@ -374,7 +374,7 @@ impl Owner {
             self.edge.own_runs.begin(&self.edge, Service::new(work.context.clone()));
             self.work = Some(work);
         }
-        self.work.iter_mut().for_each(|work| work.announce(block_runs));
+        self.work.iter_mut().for_each(|work| work.announce(block_runs, counts));
         // Those that were stored while there was no connection, too.
         let runs = self.reader.read(OwnedRuns(me)).await?;
         for run_id in runs {

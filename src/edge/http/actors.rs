@@ -1,14 +1,14 @@
 //! `/api/v1/actors`
 
 use super::limit;
+use crate::domain::ids::BrokerId;
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
-use crate::protocol::actors::{ActorDetail, KindOutput};
+use crate::protocol::actors::{ActorDetail, ActorFilter, KindOutput};
 use crate::protocol::api::ActorOutput;
 use crate::protocol::problem::Problem;
-use crate::service::ActorFilter;
 use actix_web::{HttpResponse, web};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,9 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/actors").get(list, |op| {
             op.named("listActors")
+                .asks_actors()
                 .live()
-                .description("Lists the actors of the broker, by kind and name: all of them, or those that a filter selects.")
+                .description("Lists the actors of all brokers, by kind and name: all of them, or those that a filter selects.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Vec<ActorOutput>>(200, "The actors.")
@@ -27,8 +28,9 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/actors/kinds").get(kinds, |op| {
             op.named("listActorKinds")
+                .asks_actors()
                 .live()
-                .description("The kinds of actors that the broker has now, with the sums of each.")
+                .description("The kinds of actors that the brokers have now, with the sums of each.")
                 .needs(Need::Read)
                 .answers::<Kinds>(200, "The kinds.")
         }),
@@ -37,9 +39,11 @@ pub fn routes() -> Vec<Resource> {
             .text("name", "Its name: for most kinds, the id of what it stands for.")
             .get(read, |op| {
                 op.named("readActor")
+                    .asks_actors()
                     .live()
                     .description("An actor, its messages by type, and why it was restarted. An actor is there only while it has work.")
                     .needs(Need::Read)
+                    .query::<AtBroker>()
                     .answers::<ActorDetail>(200, "The actor.")
             }),
     ]
@@ -62,6 +66,14 @@ pub struct Query {
     limit: Option<usize>,
 }
 
+/// The query of an actor.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AtBroker {
+    /// The actor of this broker; by default that of the leader, or of the broker that has one of this name.
+    broker_id: Option<BrokerId>,
+}
+
 /// All kinds.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Kinds {
@@ -79,16 +91,16 @@ pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<Htt
     let after = after.map(split).transpose()?;
     let limit = asked.map(|asked| limit(Some(asked))).transpose()?;
     let filter = ActorFilter { kind, text: text.map(|text| text.to_lowercase()), errors, after, limit };
-    Ok(HttpResponse::Ok().json(edge.service.named_actors(&filter).await?))
+    Ok(HttpResponse::Ok().json(edge.service.actors(&filter).await?))
 }
 
 /// `GET /api/v1/actors/kinds`
 pub async fn kinds(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Kinds { items: edge.service.actor_kinds() }))
+    Ok(HttpResponse::Ok().json(Kinds { items: edge.service.actor_kinds().await? }))
 }
 
 /// `GET /api/v1/actors/{kind}/{name}`
-pub async fn read(edge: web::Data<Edge>, path: web::Path<(String, String)>) -> Result<HttpResponse, Failure> {
+pub async fn read(edge: web::Data<Edge>, path: web::Path<(String, String)>, query: web::Query<AtBroker>) -> Result<HttpResponse, Failure> {
     let (kind, name) = path.into_inner();
-    Ok(HttpResponse::Ok().json(edge.service.actor(&kind, &name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.actor(&kind, &name, query.broker_id).await?))
 }

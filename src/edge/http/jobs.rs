@@ -296,7 +296,7 @@ pub async fn backfill(edge: web::Data<Edge>, caller: Caller, request: HttpReques
 /// `POST /api/v1/jobs/{id}/redrive`
 pub async fn redrive(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RedriveJobInput = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.service.redrive(id(&edge, &request, "id").await?, input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.redrive_job(id(&edge, &request, "id").await?, input.dry_run, caller.name).await?))
 }
 
 #[cfg(test)]

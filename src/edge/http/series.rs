@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/series").get(series, |op| {
-            op.named("readSeries")
+            op.named("readSeries").asks_actors()
                 .description(
                     "What the broker did in a period of the last year, in steps of equal length: minutes if the period began within the last \
                      day, quarters of an hour within the last thirty days, else quarters of a day. Sums: `runs.*` and `fires.*` by outcome, \
@@ -29,7 +29,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/warnings").get(warnings, |op| {
-            op.named("listWarnings").live()
+            op.named("listWarnings").asks_actors().live()
                 .description("Lists what an operator should look at, at most twenty of each kind.")
                 .needs(Need::Read)
                 .answers::<Warnings>(200, "The warnings, the most urgent kind first.")
