@@ -108,14 +108,19 @@ fn counts_are_true_where_a_run_is_not_loaded() {
         assert!(leased["blockId"].is_string());
 
         until("it stands by", || async { (other.get("/api/v1/jobs").await.0 == 200).then_some(()) }).await;
-        let list = other.get("/api/v1/runs").await.1;
-        for seen in [other.state(&run).await, list["items"][0].clone()] {
+        // The standby asks the leader.
+        for seen in [other.state(&run).await, other.get("/api/v1/runs").await.1["items"][0].clone()] {
+            assert_eq!(seen["blocks"], json!({ "ready": 7, "using": 1, "answered": 1, "total": 10 }), "{seen}");
+        }
+        // As if another standby had passed the call on: this one answers from what is stored.
+        let stored = async |path: &str| other.send(other.request(reqwest::Method::GET, path).header("webloom-forwarded", "1")).await.1;
+        for seen in [stored(&format!("/api/v1/runs/{run}")).await, stored("/api/v1/runs").await["items"][0].clone()] {
             let counts = ["left", "success", "error", "total", "seen"].map(|key| seen[key].as_u64());
             assert_eq!(counts, [Some(80), Some(20), Some(0), Some(100), Some(100)], "{seen}");
             assert_eq!(seen["blocks"], json!({ "ready": 8, "answered": 1, "total": 10 }), "{seen}");
             assert!(seen.get("consuming").is_none() && seen.get("seenBytes").is_none(), "not known here: {seen}");
         }
-        let status = other.get(&format!("/api/v1/runs/{run}/status")).await.1;
+        let status = stored(&format!("/api/v1/runs/{run}/status")).await;
         assert_eq!((&status[0]["total"], &status[0]["left"]), (&json!(100), &json!(80)), "{status}");
         // Each look while the next leader loads it is as true.
         drop(leader);
