@@ -146,7 +146,7 @@ def test_the_run_of_a_shell_ends_with_the_shell(site: str, tmp_path: Path) -> No
 
 
 def test_a_crawl_that_was_killed_is_cleared_by_the_next_one(site: str, tmp_path: Path) -> None:
-    with Broker(["--grace", "200", "--worker-offline", "1000"]) as broker:
+    with Broker(["--grace", "500", "--worker-offline", "2000"]) as broker:
         with Program("scrapy_site.py", broker.url, tmp_path / "items", ready="crawl has a run", SITE=site, FLEET="yes") as scrapy:
             scrapy.kill()
         wait_until(lambda: not broker.client.list_workers(online=True).items, "the loss of the worker")

@@ -5,19 +5,17 @@ use super::alerts::AlertsHandle;
 use super::at_leader;
 use super::brokers::Brokers;
 use super::callback::Outbound;
-use super::counts::{Counts, CountsElsewhere};
-use super::downloads::Downloads;
+use super::counters::Counters;
+use super::counts::CountsElsewhere;
 use super::followers::Followers;
 use super::involved::RunsByPeer;
 use super::job::JobHandle;
-use super::lateness::Lateness;
 use super::leader_link::LeaderLink;
 use super::node::NodeHandle;
 use super::packages::Packages;
 use super::placement::allocator::AllocatorHandle;
 use super::placement::dispatcher::DispatcherHandle;
 use super::placement::fleet::Fleet;
-use super::recorder::OpenMinute;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
@@ -186,16 +184,10 @@ pub struct BrokerContext {
     pub connected_at: Arc<AtomicI64>,
     /// What was connected to the previous broker.
     pub before: Arc<super::before::Before>,
-    /// How late fires are.
-    pub lateness: Arc<Lateness>,
-    /// Counters for monitoring.
-    pub counts: Arc<Counts>,
-    /// At the leader: counters of the brokers that execute runs for it.
+    /// What this process counts.
+    pub counters: Counters,
+    /// At the leader: what the brokers that execute runs for it have counted.
     pub counts_elsewhere: Arc<CountsElsewhere>,
-    /// Counters of downloads.
-    pub downloads: Arc<Downloads>,
-    /// The minute of the time series that has not ended.
-    pub minute: Arc<OpenMinute>,
     /// Notified when there is an event that may cause an alert.
     pub alarms: Arc<Notify>,
     /// How alerts leave the broker.
@@ -247,11 +239,8 @@ impl BrokerContext {
             predecessor_until: Timestamp::steady(),
             connected_at: Arc::new(AtomicI64::new(i64::MIN)),
             before: Arc::default(),
-            lateness: Arc::default(),
-            counts: Arc::default(),
+            counters: Counters::default(),
             counts_elsewhere: Arc::default(),
-            downloads: Arc::default(),
-            minute: Arc::default(),
             alarms: Arc::default(),
             alerts: Arc::default(),
             keep: KeepConfig::default(),
@@ -265,6 +254,12 @@ impl BrokerContext {
             telemetry: Telemetry::default(),
             registry: Arc::default(),
         }
+    }
+
+    /// Sets the counters of the process, which outlive this context.
+    #[must_use]
+    pub fn with_counters(self, counters: Counters) -> Self {
+        Self { counters, ..self }
     }
 
     /// Replaces the default settings for alerts and retention.

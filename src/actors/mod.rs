@@ -14,6 +14,7 @@ pub mod budget;
 mod by_type;
 pub mod callback;
 pub mod context;
+pub mod counters;
 pub mod counts;
 pub mod downloads;
 pub mod followers;

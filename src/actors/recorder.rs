@@ -1,10 +1,9 @@
 //! Records the time series: observes gauges every ten seconds, and stores what happened at the end of each minute.
 
 use super::context::BrokerContext;
-use super::lateness::{BOUNDS_MS, Histogram};
 use super::supervision::ExitGuard;
 use crate::domain::run::RunState;
-use crate::domain::series::{OpenStep, Point, RINGS, Sums, bucket};
+use crate::domain::series::{OpenStep, Point, RINGS, Sums};
 use crate::domain::time::Timestamp;
 use crate::store::{AddToSeries, OpenRunCounts};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, fut::wrap_future};
@@ -41,31 +40,9 @@ impl ActiveRuns {
 
 /// The counts since the start of the broker, with those of the runs that other brokers execute for it.
 fn totals(context: &BrokerContext) -> Sums {
-    let mut sums = own_totals(context);
+    let mut sums = context.counters.totals();
     context.counts_elsewhere.add_to(&mut sums);
     sums
-}
-
-/// The counts of what this broker itself executes, since its start.
-#[must_use]
-pub fn own_totals(context: &BrokerContext) -> Sums {
-    let ends = context.counts.ends().map(|(state, count)| (format!("runs.{}", state.name()), count));
-    let fires = context.counts.fires().map(|(verdict, count)| (format!("fires.{verdict}"), count));
-    let (success, failed, bytes) = context.downloads.totals();
-    let downloads = [("requests.success", success), ("requests.failed", failed), ("bytes", bytes)];
-    let errors = context.downloads.errors().into_iter().map(|(kind, count)| (format!("errors.{kind}"), count));
-    let late = &context.lateness;
-    let durations = [("lateness", &late.to_ledger), ("delay", &late.to_sent), ("answer", &context.downloads.answer)];
-    let durations = durations.into_iter().flat_map(|(name, histogram)| buckets(name, histogram));
-    ends.into_iter().chain(fires).chain(downloads.map(|(name, count)| (name.to_owned(), count))).chain(errors).chain(durations).collect()
-}
-
-/// The counts of a histogram by bound. What is above the last bound counts as it.
-fn buckets(name: &str, histogram: &Histogram) -> Vec<(String, u64)> {
-    let (upto, count, _) = histogram.read();
-    let last = BOUNDS_MS.len() - 1;
-    let of = |i: usize| (if i == last { count } else { upto[i] }).saturating_sub(if i == 0 { 0 } else { upto[i - 1] });
-    BOUNDS_MS.iter().enumerate().map(|(i, bound)| (bucket(name, *bound), of(i))).collect()
 }
 
 impl OpenMinute {
@@ -86,6 +63,11 @@ impl OpenMinute {
             ("requests.waiting", context.addresses.actor_stats.waiting("run") + context.counts_elsewhere.waiting()),
             ("store.waiting", context.store.stats().depth as u64),
         ]);
+    }
+
+    /// What was counted since the last call, or since a minute was stored.
+    pub(super) fn changes(&self, totals: Sums) -> Sums {
+        self.state().step.end(totals).sums
     }
 
     /// What has happened in this minute so far.
@@ -133,11 +115,11 @@ impl Recorder {
         let began = self.minute.replace(minute);
         let work = async move {
             if let Some(began) = began.filter(|began| *began != minute) {
-                context.minute.store(&context, began).await;
+                context.counters.minute.store(&context, began).await;
             }
             // Active runs are counted once a minute, because that reads all of them. If it fails, the last counts remain.
             let runs = if began == Some(minute) { None } else { context.store.read(OpenRunCounts).await.ok() };
-            context.minute.observe(&context, runs.map(|counts| ActiveRuns::of(&counts)));
+            context.counters.minute.observe(&context, runs.map(|counts| ActiveRuns::of(&counts)));
         };
         ctx.spawn(wrap_future(work).map(|(), this: &mut Self, ctx: &mut Context<Self>| this.tick_later(ctx)));
     }

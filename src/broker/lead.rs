@@ -8,6 +8,7 @@ use crate::actors::brokers::{Brokers, Role};
 use crate::actors::budget::Budget;
 use crate::actors::callback::Outbound;
 use crate::actors::context::{BrokerContext, Times};
+use crate::actors::counters::Counters;
 use crate::actors::packages::Packages;
 use crate::actors::registry::{Registry, RegistryHandle};
 use crate::config::broker::BrokerConfig;
@@ -57,12 +58,13 @@ impl Leader {
         me: Member,
         leadership: Leadership,
         telemetry: Telemetry,
+        counters: Counters,
     ) -> Result<Self, BootError> {
         let failed = |e| BootError::Store(config.database.to_string(), e);
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };
         let (is_cut_off, mut cut_off) = watch::channel(false);
-        let context = context(config, store.clone(), Brokers::new(me.clone(), role));
+        let context = context(config, store.clone(), Brokers::new(me.clone(), role)).with_counters(counters);
         let context = context.with_predecessor(Timestamp::steady().plus_ms(leadership.predecessor_answers_ms as i64));
         let (ttl_ms, brokers) = (config.lease.ttl_ms, Arc::clone(&context.brokers));
         if store.is_remote() {

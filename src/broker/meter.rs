@@ -7,6 +7,8 @@ use tokio::task::JoinHandle;
 
 /// How long the last read of the metrics may take when the broker stops.
 const LAST: Duration = Duration::from_millis(500);
+/// Between two looks whether the tables can be read.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Sends the metrics at once, and again and again.
 #[derive(Debug)]
@@ -19,15 +21,7 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn start(edge: Edge, telemetry: Telemetry) -> Self {
-        let (of_task, to) = (edge.clone(), telemetry.clone());
-        let task = telemetry.is_on().then(|| {
-            actix::spawn(async move {
-                loop {
-                    read(&of_task, &to).await;
-                    tokio::time::sleep(METRICS_EVERY).await;
-                }
-            })
-        });
+        let task = telemetry.is_on().then(|| actix::spawn(send_forever(edge.clone(), telemetry.clone())));
         Self { edge, telemetry, task }
     }
 
@@ -39,14 +33,24 @@ impl Meter {
     /// Sends the last values, while the store is open.
     pub(super) async fn end(&self) {
         self.abort();
-        if self.task.is_some() && tokio::time::timeout(LAST, read(&self.edge, &self.telemetry)).await.is_err() {
+        if self.task.is_some() && tokio::time::timeout(LAST, send(&self.edge, &self.telemetry)).await.is_err() {
             log::warn!("the last metrics for the collector were not read in time");
         }
     }
 }
 
-async fn read(edge: &Edge, telemetry: &Telemetry) {
-    // A broker that does not lead may be older than the tables.
+async fn send_forever(edge: Edge, telemetry: Telemetry) {
+    // A broker that has just begun to stand by does not know yet whether it can read the tables.
+    while edge.service.can_read().is_err() {
+        tokio::time::sleep(LOOK).await;
+    }
+    loop {
+        send(&edge, &telemetry).await;
+        tokio::time::sleep(METRICS_EVERY).await;
+    }
+}
+
+async fn send(edge: &Edge, telemetry: &Telemetry) {
     if edge.service.can_read().is_err() {
         return;
     }

@@ -10,6 +10,7 @@ mod owner;
 mod standby;
 mod wire;
 
+use crate::actors::counters::Counters;
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
 use crate::domain::ids::BrokerId;
@@ -62,6 +63,7 @@ pub struct Broker {
     door: http::Listener,
     telemetry: Telemetry,
     me: Member,
+    counters: Counters,
     part: Part,
 }
 
@@ -99,11 +101,13 @@ impl Broker {
         let id = telemetry.instance().unwrap_or_else(BrokerId::random);
         let me = member(id, &url, advertised(config, address, door.speaks_tls()));
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;
-        let mut broker = Self { address, url, config: config.clone(), door, telemetry, me, part: Part::None };
+        let mut broker =
+            Self { address, url, config: config.clone(), door, telemetry, me, counters: Counters::default(), part: Part::None };
         match candidate.look() {
             Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
             Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
-                broker.part = Part::StandsBy(Standby::start(config, &broker.door, broker.me.clone(), candidate, broker.telemetry.clone())?);
+                let (me, telemetry, counters) = (broker.me.clone(), broker.telemetry.clone(), broker.counters.clone());
+                broker.part = Part::StandsBy(Standby::start(config, &broker.door, me, candidate, telemetry, counters)?);
                 log::info!("broker stands by address={address} database={}", config.database);
             }
             Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.to_string())),
@@ -114,8 +118,8 @@ impl Broker {
 
     async fn lead(&mut self, leadership: Leadership, reason: Reason) -> Result<(), BootError> {
         let (term, why) = (leadership.term, reason.text());
-        let telemetry = self.telemetry.clone();
-        self.part = Part::Leads(Leader::start(&self.config, &self.door, self.me.clone(), leadership, telemetry).await?);
+        let (telemetry, counters) = (self.telemetry.clone(), self.counters.clone());
+        self.part = Part::Leads(Leader::start(&self.config, &self.door, self.me.clone(), leadership, telemetry, counters).await?);
         let Self { address, config, .. } = self;
         log::info!("broker leads address={address} database={} tokens={:?} term={term} because={why}", config.database, config.tokens);
         Ok(())

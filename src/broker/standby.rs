@@ -6,6 +6,7 @@ use super::meter::Meter;
 use super::owner::{self, Owner};
 use super::{BootError, http};
 use crate::actors::brokers::{Brokers, Role};
+use crate::actors::counters::Counters;
 use crate::config::broker::BrokerConfig;
 use crate::domain::leader::{Reason, Tenure, Watch};
 use crate::edge::Edge;
@@ -79,11 +80,12 @@ impl Standby {
         me: Member,
         candidate: Candidate,
         telemetry: Telemetry,
+        counters: Counters,
     ) -> Result<Self, BootError> {
         let store = Store::stand_by(&store_config(config)).map_err(|e| BootError::Store(config.database.to_string(), e))?;
         let role = Role::Standby { leader: None, term: 0, can_read: false };
         let reader = store.clone();
-        let context = context(config, store, Brokers::new(me, role));
+        let context = context(config, store, Brokers::new(me, role)).with_counters(counters.clone());
         let brokers = Arc::clone(&context.brokers);
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (tell, won) = oneshot::channel();
@@ -107,7 +109,7 @@ impl Standby {
         // Brokers that share a file share a machine: there the leader does all.
         let runs = reader.is_remote().then(|| Runs {
             meter: Box::new(Meter::start(edge.clone(), telemetry.clone())),
-            owner: Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge),
+            owner: Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge, counters),
         });
         Ok(Self { server, brokers, is_stopped, thread, won, tokens, runs })
     }

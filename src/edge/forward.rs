@@ -102,7 +102,7 @@ pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: w
 ///
 /// # Errors
 /// The errors of the service.
-pub(super) async fn read_at_leader(
+pub(super) async fn leader_first(
     admission: Admission,
     request: ServiceRequest,
     next: Next<BoxBody>,
@@ -114,8 +114,10 @@ pub(super) async fn read_at_leader(
             return Ok(request.into_response(response));
         }
         let asked = pass_on(&edge, Receiver::leader(&edge, leader), request.request(), Passed::Nothing);
+        // This broker has checked the token. The leader may know others, or has throttled the address of this broker.
         if let Ok(Ok(response)) = timeout(READ, asked).await
-            && response.status() != StatusCode::SERVICE_UNAVAILABLE
+            && !response.status().is_server_error()
+            && !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::TOO_MANY_REQUESTS)
         {
             return Ok(request.into_response(response));
         }

@@ -7,7 +7,7 @@ use super::Edge;
 use super::access::Admission;
 use super::auth::token;
 use super::body::id;
-use super::forward::{Passed, Receiver, pass_on, read_at_leader, refused, serve};
+use super::forward::{Passed, Receiver, leader_first, pass_on, refused, serve};
 use super::route::AtStandby;
 use crate::domain::ids::{BrokerId, Identity};
 use crate::protocol::ownership::SECRET_HEADER;
@@ -220,7 +220,7 @@ pub(super) async fn at_standby(
     }
     match at_standby {
         AtStandby::Reads => return next.call(request).await,
-        AtStandby::ReadsAtLeader => return read_at_leader(admission, request, next).await,
+        AtStandby::LeaderFirst => return leader_first(admission, request, next).await,
         AtStandby::PassesOn => {}
     }
     let (request, mut payload) = request.into_parts();

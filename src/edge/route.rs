@@ -33,7 +33,7 @@ pub(super) enum AtStandby {
     /// It answers from what is stored.
     Reads,
     /// It passes the call on to the leader, and answers from what is stored if that fails.
-    ReadsAtLeader,
+    LeaderFirst,
     /// It passes the call on to the leader.
     PassesOn,
 }
@@ -108,8 +108,8 @@ impl Resource {
             }
             service.route(match at_standby {
                 AtStandby::Reads => route(),
-                AtStandby::ReadsAtLeader => {
-                    route().wrap(from_fn(move |request, next| super::forward::read_at_leader(admission, request, next)))
+                AtStandby::LeaderFirst => {
+                    route().wrap(from_fn(move |request, next| super::forward::leader_first(admission, request, next)))
                 }
                 AtStandby::PassesOn => {
                     web::method(operation.method.clone()).to(move |request, payload| super::forward::serve(admission, request, payload))
@@ -210,7 +210,7 @@ pub struct Operation {
     pub(super) failures: Vec<u16>,
     /// It needs more than stored data.
     pub(super) only_leader: bool,
-    asks_actors: bool,
+    leader_first: bool,
     /// It needs the actor of a block run.
     pub(super) is_of_run: bool,
     /// Its handler shows a token that is limited to groups only their jobs.
@@ -234,7 +234,7 @@ impl Operation {
             answers: Vec::new(),
             failures: Vec::new(),
             only_leader: false,
-            asks_actors: false,
+            leader_first: false,
             is_of_run: false,
             limits_itself: false,
             is_recorded_in_its_run: false,
@@ -357,15 +357,15 @@ impl Operation {
         self
     }
 
-    /// Although it is a GET, it writes, waits or asks actors: a standby rejects it.
+    /// Although it is a GET, it writes, waits or needs actors: a standby passes it on to the leader.
     pub fn only_leader(mut self) -> Self {
         self.only_leader = true;
         self
     }
 
-    /// Its answer has more than what is stored, which only actors know: a standby asks the leader first.
-    pub fn asks_actors(mut self) -> Self {
-        self.asks_actors = true;
+    /// The actors of the leader know more of it than what is stored: a standby passes it on to the leader, and answers from what is stored if that fails.
+    pub fn leader_first(mut self) -> Self {
+        self.leader_first = true;
         self
     }
 
@@ -396,9 +396,9 @@ impl Operation {
 
     /// What a standby does with a call.
     pub(super) fn at_standby(&self) -> AtStandby {
-        match (self.method == Method::GET && !self.only_leader, self.asks_actors) {
+        match (self.method == Method::GET && !self.only_leader, self.leader_first) {
             (true, false) => AtStandby::Reads,
-            (true, true) => AtStandby::ReadsAtLeader,
+            (true, true) => AtStandby::LeaderFirst,
             (false, _) => AtStandby::PassesOn,
         }
     }

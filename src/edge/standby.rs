@@ -1,5 +1,5 @@
 //! What a standby serves: it only reads stored data; everything that writes, waits or needs an actor is passed on to the leader
-//! ([`super::forward`]), except calls about runs that this broker executes ([`super::of_run`]).
+//! ([`super::forward`]), also reads of which the leader knows more, except calls about runs that this broker executes ([`super::of_run`]).
 
 use super::Edge;
 use super::error::{Failure, no_such_route, query_config};

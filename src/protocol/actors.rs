@@ -128,3 +128,21 @@ pub struct CrashOutput {
     /// The text of the panic, or the error.
     pub reason: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_two_brokers_weigh_as_their_messages() {
+        let kind =
+            |messages_handled, time_per_message| KindOutput { count: 1, messages_handled, time_per_message, ..KindOutput::default() };
+        let sum = |mut one: KindOutput, other: KindOutput| {
+            one.add(&other);
+            (one.count, one.messages_handled, one.time_per_message)
+        };
+        assert_eq!(sum(kind(30, Some(10.0)), kind(10, Some(50.0))), (2, 40, Some(20.0)));
+        assert_eq!(sum(kind(30, None), kind(10, Some(50.0))), (2, 40, Some(50.0)));
+        assert_eq!(sum(kind(0, None), kind(0, None)), (2, 0, None));
+    }
+}

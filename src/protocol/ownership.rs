@@ -217,10 +217,7 @@ impl ToLeader {
     /// Whether it must still be sent after the connection for which it was made has closed.
     #[must_use]
     pub const fn outlives_connection(&self) -> bool {
-        matches!(
-            self,
-            Self::Ended { .. } | Self::Counted { .. } | Self::Retries { .. } | Self::GivenUp { .. } | Self::Leave | Self::KeepRobots { .. }
-        )
+        matches!(self, Self::Ended { .. } | Self::Retries { .. } | Self::GivenUp { .. } | Self::Leave | Self::KeepRobots { .. })
     }
 }
 

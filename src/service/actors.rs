@@ -43,7 +43,7 @@ impl Service {
         let mut actors = self.own_actors(filter);
         // Some MB at most, whatever the others have.
         let most = filter.limit.map_or(MOST_ELSEWHERE, |limit| limit.min(MOST_ELSEWHERE));
-        for (broker, answer) in self.ask_owners(Question::Actors(ActorFilter { limit: Some(most), ..filter.clone() })).await? {
+        for (broker, answer) in self.ask_owners(Question::Actors(ActorFilter { limit: Some(most), ..filter.clone() })).await {
             if let RunAnswer::Actors(elsewhere) = answer {
                 actors.extend(elsewhere.into_iter().map(|actor| ActorOutput { broker_id: Some(broker), ..actor }));
             }
@@ -90,12 +90,9 @@ impl Service {
     }
 
     /// The sums of each kind of actors of all brokers.
-    ///
-    /// # Errors
-    /// The actor that knows the other brokers is being rebuilt.
-    pub async fn actor_kinds(&self) -> Result<Vec<KindOutput>, Problem> {
+    pub async fn actor_kinds(&self) -> Vec<KindOutput> {
         let mut kinds = self.own_actor_kinds();
-        for (_, answer) in self.ask_owners(Question::ActorKinds).await? {
+        for (_, answer) in self.ask_owners(Question::ActorKinds).await {
             let RunAnswer::ActorKinds(elsewhere) = answer else { continue };
             for sums in elsewhere {
                 match kinds.iter_mut().find(|known| known.kind == sums.kind) {
@@ -104,7 +101,7 @@ impl Service {
                 }
             }
         }
-        Ok(kinds)
+        kinds
     }
 
     /// An actor of this broker with its history, if it is there.
@@ -132,7 +129,7 @@ impl Service {
         let is_here = broker.is_none_or(|broker| broker == self.context.brokers.me.id);
         let mut found = self.own_actor(kind, name).filter(|_| is_here);
         if found.is_none() {
-            let asked = self.ask_owners(Question::Actor { kind: kind.to_owned(), name: name.to_owned() }).await?;
+            let asked = self.ask_owners(Question::Actor { kind: kind.to_owned(), name: name.to_owned() }).await;
             found = asked.into_iter().filter(|(of, _)| broker.is_none_or(|broker| broker == *of)).find_map(|(of, answer)| match answer {
                 RunAnswer::Actor(Some(mut detail)) => {
                     detail.actor.broker_id = Some(of);

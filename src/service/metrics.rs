@@ -30,31 +30,34 @@ impl Service {
         Ok(summary(late))
     }
 
-    /// The metrics of the actors, the store and the process. The runs are those of `own`: at a broker that does not lead, the service
+    /// The metrics of the actors, the store and the process. `of_runs`: at a broker that does not lead, the service
     /// of the runs that it executes for the leader, if there are any.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn metrics(&self, own: Option<&Self>) -> Result<Exposition, Problem> {
+    pub async fn metrics(&self, of_runs: Option<&Self>) -> Result<Exposition, Problem> {
         let store = &self.context.store;
         let open = store.read(OpenRunCounts).await.map_err(|e| problem_of(&e))?;
         let recent = store.read(RecentLateness { limit: RECENT_FIRES }).await.map_err(|e| problem_of(&e))?;
         let alerts = store.read(WaitingAlerts).await.map_err(|e| problem_of(&e))?;
         let mut page = Exposition::default();
-        let own = own.unwrap_or(self);
-        own.of_the_scheduler(&mut page, &open);
-        own.of_downloads(&mut page);
+        self.of_the_scheduler(&mut page, &open);
+        self.of_downloads(&mut page);
         of_jobs(&mut page, recent);
+        // A broker that executes runs for the leader also knows nodes and workers, but they are connected to the leader.
+        let addresses = &self.context.addresses;
+        page.single("webloom_nodes_online", "gauge", "Connected nodes.", addresses.nodes.all().len() as f64);
+        page.single("webloom_workers_online", "gauge", "Connected workers.", addresses.workers.all().len() as f64);
         let (leads, term) = self.leadership();
         page.single("webloom_leader", "gauge", "1 if this broker is the leader, 0 if it is a standby.", f64::from(u8::from(leads)));
         page.single("webloom_leader_term", "gauge", "The leader's term, increased whenever a broker takes over.", term as f64);
-        own.of_the_rest(&mut page, alerts);
+        of_runs.unwrap_or(self).of_the_rest(&mut page, alerts);
         of_the_process(&mut page, self.context.since);
         Ok(page)
     }
 
     fn of_the_scheduler(&self, page: &mut Exposition, open: &[(String, u64)]) {
-        let late = &self.context.lateness;
+        let late = &self.context.counters.lateness;
         for (name, help, histogram) in [
             ("webloom_fire_to_ledger_seconds", "From the scheduled time of a fire to its row in the ledger.", &late.to_ledger),
             ("webloom_fire_to_sent_seconds", "From there to the order to a worker, or to the HTTP request.", &late.to_sent),
@@ -62,9 +65,9 @@ impl Service {
         ] {
             write_histogram(page, name, help, histogram);
         }
-        page.single("webloom_agenda_jobs", "gauge", "Jobs that have a next fire.", self.context.counts.agenda() as f64);
+        page.single("webloom_agenda_jobs", "gauge", "Jobs that have a next fire.", self.context.counters.counts.agenda() as f64);
         page.metric("webloom_fires_total", "counter", "Scheduled times by outcome, since the start.");
-        for (verdict, count) in self.context.counts.fires() {
+        for (verdict, count) in self.context.counters.counts.fires() {
             page.sample("webloom_fires_total", &[("verdict", verdict)], count as f64);
         }
         page.metric("webloom_runs", "gauge", "Active runs; `queued` wait behind another run of their job.");
@@ -72,12 +75,12 @@ impl Service {
             page.sample("webloom_runs", &[("state", state)], *count as f64);
         }
         page.metric("webloom_runs_ended_total", "counter", "Runs that ended, since the start.");
-        for (state, count) in self.context.counts.ends() {
+        for (state, count) in self.context.counters.counts.ends() {
             page.sample("webloom_runs_ended_total", &[("state", state.name())], count as f64);
         }
         let name = "webloom_tasks_ended_total";
         page.metric(name, "counter", "Runs of tasks that ended, by handler, since the start.");
-        for (handler, counts) in self.context.counts.tasks.all() {
+        for (handler, counts) in self.context.counters.counts.tasks.all() {
             for (state, count) in ENDS.into_iter().zip(counts) {
                 page.sample(name, &[("handler", &handler), ("state", state.name())], count as f64);
             }
@@ -85,7 +88,7 @@ impl Service {
     }
 
     fn of_downloads(&self, page: &mut Exposition) {
-        let downloads = &self.context.downloads;
+        let downloads = &self.context.counters.downloads;
         let (success, failed, bytes) = downloads.totals();
         page.metric("webloom_requests_total", "counter", "Requests of block jobs with a result, since the start.");
         for (result, count) in [("success", success), ("failed", failed)] {
@@ -97,6 +100,9 @@ impl Service {
         }
         page.single("webloom_downloaded_bytes_total", "counter", "Bytes of the bodies of responses, since the start.", bytes as f64);
         write_histogram(page, "webloom_answer_seconds", "Duration of the last try of answered requests.", &downloads.answer);
+    }
+
+    fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
         let waiting = self.context.addresses.actor_stats.waiting("run");
         page.single(
             "webloom_requests_waiting",
@@ -104,9 +110,6 @@ impl Service {
             "Requests without a result, of active runs that this broker executes.",
             waiting as f64,
         );
-    }
-
-    fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
         let stats = self.context.store.stats();
         page.single("webloom_store_queue_operations", "gauge", "Writes that wait or are in progress.", stats.depth as f64);
         page.single("webloom_store_queue_bytes", "gauge", "Bytes of these writes.", stats.depth_bytes as f64);
@@ -123,7 +126,7 @@ impl Service {
             count,
             seconds(sum),
         );
-        let lost = self.context.counts.lost_results() as f64;
+        let lost = self.context.counters.counts.lost_results() as f64;
         page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
         let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
         for actor in self.own_actors(&ActorFilter::default()) {
@@ -144,9 +147,6 @@ impl Service {
                 page.sample(name, &[("kind", kind)], of(numbers) as f64);
             }
         }
-        let addresses = &self.context.addresses;
-        page.single("webloom_nodes_online", "gauge", "Connected nodes.", addresses.nodes.all().len() as f64);
-        page.single("webloom_workers_online", "gauge", "Connected workers.", addresses.workers.all().len() as f64);
         let (known, active, held) = self.context.sites.board().counts(Timestamp::steady());
         page.metric(
             "webloom_sites",

@@ -59,23 +59,7 @@ impl Service {
         self.stored_job(id, false).await?;
         let find = FindDead { job_id: Some(id), limit: USUAL + 1, ..FindDead::default() };
         let (done, more) = self.redrive_found(find, dry_run, by).await?;
-        let mut out = RedriveOutput { dead: Vec::new(), runs: Vec::new(), refused: Vec::new(), more };
-        let mut problem = None;
-        for run in done {
-            out.dead.push(run.retry_of);
-            match &run.made {
-                Some(Ok(identity)) => out.runs.push(*identity),
-                Some(Err(why)) => {
-                    problem.get_or_insert_with(|| why.clone());
-                    out.refused.push(run.output());
-                }
-                None => {}
-            }
-        }
-        match problem {
-            Some(problem) if out.runs.is_empty() => Err(problem),
-            _ => Ok(out),
-        }
+        of_one_job(done, more)
     }
 
     /// Redrives these runs, or only lists them; and whether there are more. `find.limit` is one more than may be redriven.
@@ -109,6 +93,27 @@ impl Service {
     }
 }
 
+/// The answer for one job. If every run was rejected, the first problem.
+fn of_one_job(done: Vec<Redriven>, more: bool) -> Result<RedriveOutput, Problem> {
+    let mut out = RedriveOutput { dead: Vec::new(), runs: Vec::new(), refused: Vec::new(), more };
+    let mut first = None;
+    for run in done {
+        out.dead.push(run.retry_of);
+        match &run.made {
+            Some(Ok(identity)) => out.runs.push(*identity),
+            Some(Err(problem)) => {
+                first.get_or_insert_with(|| problem.clone());
+                out.refused.push(run.output());
+            }
+            None => {}
+        }
+    }
+    match first {
+        Some(problem) if out.runs.is_empty() => Err(problem),
+        _ => Ok(out),
+    }
+}
+
 /// A dead run, and the run that repeats it or why there is none; `None` in a dry run.
 struct Redriven {
     retry_of: Identity,
@@ -125,5 +130,30 @@ impl Redriven {
             None => (None, None),
         };
         RedrivenRun { retry_of, job_id, identity, refused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejected_run_does_not_affect_the_others() {
+        let job_id = JobId::random();
+        let run = |made| Redriven { retry_of: Identity::random(), job_id, made };
+        let rejected = |why: &str| run(Some(Err(Problem::conflict("still-running", why))));
+        let made = Identity::random();
+        let done = vec![rejected("first"), run(Some(Ok(made))), rejected("second")];
+        let dead: Vec<Identity> = done.iter().map(|run| run.retry_of).collect();
+        let out = of_one_job(done, true).expect("one was made");
+        assert_eq!((&out.dead, &out.runs, out.more), (&dead, &vec![made], true));
+        let refused: Vec<_> = out.refused.iter().map(|run| (run.retry_of, run.refused.as_deref())).collect();
+        assert_eq!(refused, [(dead[0], Some("first")), (dead[2], Some("second"))]);
+
+        let all = of_one_job(vec![rejected("first"), rejected("second")], false).expect_err("none was made");
+        assert_eq!(all.detail, "first");
+        let dry = of_one_job(vec![run(None)], false).expect("a list");
+        assert_eq!((dry.dead.len(), dry.runs.len(), dry.refused.len()), (1, 0, 0));
+        assert!(of_one_job(Vec::new(), false).is_ok());
     }
 }

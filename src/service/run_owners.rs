@@ -18,20 +18,21 @@ use tokio::time::timeout;
 const OWNER_WITHIN: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// At the leader: the answers of the other brokers that execute runs. One that does not answer is about to lose its runs, and is left out.
-    ///
-    /// # Errors
-    /// The actor that knows the other brokers is being rebuilt.
-    pub(super) async fn ask_owners(&self, question: Question) -> Result<Vec<(BrokerId, RunAnswer)>, Problem> {
+    /// At the leader: the answers of the other brokers that execute runs. One that does not answer in time is left out.
+    pub(super) async fn ask_owners(&self, question: Question) -> Vec<(BrokerId, RunAnswer)> {
         if !self.leadership().0 {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let asked = self.context.run_owners.ask(question).wait().await?;
+        let asked = match timeout(OWNER_WITHIN, self.context.run_owners.ask(question).wait()).await {
+            Ok(Ok(asked)) => asked,
+            // The actor that knows them is being rebuilt.
+            Ok(Err(_)) | Err(_) => return Vec::new(),
+        };
         let answers = asked.into_iter().map(async |(broker, answer)| match timeout(OWNER_WITHIN, answer.wait()).await {
             Ok(Ok(answer)) => Some((broker, answer)),
             Ok(Err(_)) | Err(_) => None,
         });
-        Ok(join_all(answers).await.into_iter().flatten().collect())
+        join_all(answers).await.into_iter().flatten().collect()
     }
 
     /// The brokers that own runs.

@@ -12,14 +12,12 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{CountBlocks, GetRun, LastBlock, ListBlocks, ListRuns, NodeCounts, StoredCounts};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// How long a stop request waits for the end of the run.
 const STOP: Duration = Duration::from_secs(3);
-/// Number of runs of a list that are described at the same time: a broker that does not answer holds a list up once.
-const LISTED_AT_ONCE: usize = 1_000;
 /// How long the description of a run that another broker executes may take.
 const DESCRIBED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -100,17 +98,8 @@ impl Service {
         Ok(())
     }
 
-    /// A run in a list: like [`Service::run`], but a long successful run costs one read and not one for each block.
+    /// A stored run in a list: like [`Service::run`], but a long successful run costs one read and not one for each block.
     async fn listed(&self, run: &Run) -> Result<RunOutput, Problem> {
-        if !run.state.is_final() {
-            let described = match self.described(run.identity, false).await {
-                None => self.described_elsewhere(run).await,
-                described => described,
-            };
-            if let Some(output) = described {
-                return Ok(output);
-            }
-        }
         let mut output = shown(run);
         if run.kind == JobKind::Block && run.state == RunState::Success {
             let last = self.context.store.read(LastBlock { no: run.no }).await.map_err(|e| problem_of(&e))?;
@@ -124,6 +113,14 @@ impl Service {
     /// The description from the actor of an active run.
     pub(super) async fn described(&self, identity: Identity, with_arguments: bool) -> Option<RunOutput> {
         self.context.addresses.run(identity)?.describe(with_arguments).wait().await.ok()
+    }
+
+    /// The description of a run, if it is active, whichever broker executes it.
+    async fn active(&self, run: &Run) -> Option<RunOutput> {
+        match self.described(run.identity, false).await {
+            None => self.described_elsewhere(run).await,
+            described => described,
+        }
     }
 
     /// The description of an active run that another broker executes.
@@ -168,7 +165,15 @@ impl Service {
         let more = runs.len() > limit;
         runs.truncate(limit);
         let next_cursor = runs.last().filter(|_| more).map(|run| run.no.to_string());
-        let items = stream::iter(&runs).map(|run| self.listed(run)).buffered(LISTED_AT_ONCE).try_collect().await?;
+        // All at once, so that a broker that does not answer holds the list up once.
+        let active = join_all(runs.iter().map(|run| self.active(run))).await;
+        let mut items = Vec::with_capacity(runs.len());
+        for (run, active) in runs.iter().zip(active) {
+            items.push(match active {
+                Some(output) => output,
+                None => self.listed(run).await?,
+            });
+        }
         Ok(Page { items, next_cursor })
     }
 

@@ -50,7 +50,7 @@ impl Service {
         let mut points = self.context.store.read(ReadSeries { ring, from, to }).await.map_err(|e| problem_of(&e))?;
         let start = ring.start_of(now);
         if start <= to && self.leadership().0 {
-            points.entry(start).or_default().merge(&self.context.minute.so_far(&self.context));
+            points.entry(start).or_default().merge(&self.context.counters.minute.so_far(&self.context));
         }
         let columns = columns(ring, from, to, &points, &ALWAYS);
         let steps = columns.values.values().next().map_or(0, Vec::len) as i64;

@@ -153,10 +153,6 @@ fn two_crawls_are_executed_by_two_brokers() {
         }
         // The time series are one for all brokers, and each broker shows them.
         until("the counts of both", || async {
-            let sum = async |api: &Api, name: &str| -> f64 {
-                let (_, series) = api.get("/api/v1/series").await;
-                series["values"][name].as_array().map_or(0.0, |values| values.iter().filter_map(Value::as_f64).sum())
-            };
             for api in [&leader, &other] {
                 let all = (sum(api, "requests.success").await, sum(api, "runs.success").await);
                 if all != (2.0 * PAGES as f64, 2.0) {
@@ -168,6 +164,12 @@ fn two_crawls_are_executed_by_two_brokers() {
         .await;
         verify(&brokers.url);
     });
+}
+
+/// The sum of a value of the time series in the last hour.
+async fn sum(api: &Api, name: &str) -> f64 {
+    let (_, series) = api.get("/api/v1/series").await;
+    series["values"][name].as_array().map_or(0.0, |values| values.iter().filter_map(Value::as_f64).sum())
 }
 
 /// While two crawls are executed, one by the broker that does not lead, each broker shows both, with what only their actors know.
@@ -376,6 +378,10 @@ fn a_crawl_leaves_a_broker_that_is_drained() {
             assert_eq!(leader.state(run).await["brokerId"], Value::Null);
         }
         assert_eq!(leader.state(&crawled.run).await["brokerId"], Value::Null);
+        // What was counted before is not lost. A broker without runs has no actors to list.
+        until("all counts", || async { (sum(&leader, "requests.success").await >= (PAGES + 2) as f64).then_some(()) }).await;
+        let (_, actors) = leader.get("/api/v1/actors").await;
+        assert!(actors.as_array().is_some_and(|actors| actors.iter().all(|actor| actor["brokerId"].is_null())), "{actors}");
         // Two by the other runs.
         assert!(hosts.repeated(0) <= 2 + MOST_REPEATED, "{:?}", hosts.requests(0));
         verify(&brokers.url);

@@ -90,6 +90,36 @@ fn a_client_that_knows_the_standby_alone_works() {
     });
 }
 
+/// Who is connected, only the leader knows.
+#[test]
+fn a_read_of_which_the_leader_knows_more_is_answered_by_it_or_from_what_is_stored() {
+    journey(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (leader, standby) = pair(folder.path(), &LONG, &LONG);
+        let second = Api::new(&standby.url).with_token(ADMIN);
+        stands_by(&second).await;
+        let worker = Api::new(&leader.url).with_token(ADMIN).worker("a.B").await;
+        let is_online = async || {
+            let (status, workers) = second.get("/api/v1/workers").await;
+            assert_eq!((status, &workers["items"][0]["id"]), (200, &json!(worker)), "{workers}");
+            workers["items"][0]["isOnline"].as_bool()
+        };
+        assert_eq!(is_online().await, Some(true));
+        let refused = second.with_token("of-somebody-else-1").get("/api/v1/workers").await;
+        assert_eq!(refused.0, 401, "{}", refused.1);
+        // Its system still accepts the connection and the call.
+        signal(&leader, "-STOP");
+        assert_eq!(is_online().await, Some(false));
+        signal(&leader, "-CONT");
+        until("the leader's answer", || async { is_online().await.filter(|is_online| *is_online) }).await;
+    });
+}
+
+fn signal(broker: &Broker, name: &str) {
+    let status = Command::new("kill").arg(name).arg(broker.process.0.id().to_string()).status().expect("kill runs");
+    assert!(status.success());
+}
+
 #[test]
 fn a_leader_that_cannot_be_reached_is_named_and_no_call_goes_in_circles() {
     journey(async {
@@ -119,18 +149,14 @@ fn a_call_whose_outcome_is_not_known_is_not_repeated() {
         let (mut leader, standby) = pair(folder.path(), &brief, &brief);
         let second = Api::new(&standby.url);
         stands_by(&second).await;
-        let stop = |name: &str| {
-            let status = Command::new("kill").arg(name).arg(leader.process.0.id().to_string()).status().expect("kill runs");
-            assert!(status.success());
-        };
-        stop("-STOP");
+        signal(&leader, "-STOP");
         // Its system still accepts the connection and the call.
         let job = json!({ "name": "once", "jobType": "block", "properties": { "FullClassName": "a.B" } });
         let (status, problem) = second.post("/api/v1/jobs", &job).await;
         assert_eq!((status, &problem["type"]), (502, &json!("/problems/answer-lost")), "{problem}");
         until("the standby leads", || async { (second.get("/readyz").await.0 == 200).then_some(()) }).await;
         assert_eq!(second.get("/api/v1/jobs").await.1["items"], json!([]), "the standby did not do it itself");
-        stop("-CONT");
+        signal(&leader, "-CONT");
         assert_eq!(leader.process.0.wait().expect("it ends").code(), Some(75));
         assert_eq!(second.post("/api/v1/jobs", &job).await.0, 201);
     });

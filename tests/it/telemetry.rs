@@ -1,13 +1,14 @@
 //! Traces, metrics and logs reach an OpenTelemetry collector.
 
 use crate::support::api::{Api, id};
+use crate::support::brokers::Brokers;
 use crate::support::process::{Broker, Process, agent};
 use crate::support::protobuf::Fields;
 use crate::support::receiver::{Got, Receiver, Reply};
 use crate::support::{journey, until};
 use crate::tasks::{Raw, job, over};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
@@ -106,6 +107,23 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
         assert!(resources.len() > 2 && resources.iter().all(|resource| *resource == resources[0]), "{resources:?}");
         assert_eq!(resources[0]["service.name"], "webloom-broker");
         collector.stop().await;
+    });
+}
+
+#[test]
+fn each_broker_of_a_cluster_sends_its_metrics() {
+    journey(async {
+        let collector = Receiver::start([]);
+        let endpoint: &'static str = Box::leak(collector.url.clone().into_boxed_str());
+        let brokers = Brokers::start_on(2, &[], &["--otlp-endpoint", endpoint], None).await;
+        let expected: BTreeSet<String> =
+            [brokers.id(0).await, brokers.id(1).await].iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        until("metrics of both", || async {
+            let (_, resources) = items(&collector.got(), "/v1/metrics");
+            let senders: BTreeSet<String> = resources.iter().map(|resource| resource["service.instance.id"].clone()).collect();
+            (senders == expected).then_some(())
+        })
+        .await;
     });
 }
 

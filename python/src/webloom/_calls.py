@@ -511,7 +511,7 @@ class Calls(SyncCalls):
         return answer
 
     def read_series(self, *, from_: datetime | None = None, to: datetime | None = None) -> models.SeriesOutput:
-        """`GET /api/v1/series`: What the broker did in a period of the last year, in steps of equal length: minutes if the period
+        """`GET /api/v1/series`: What the brokers did in a period of the last year, in steps of equal length: minutes if the period
         began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
         Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
         milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
@@ -1153,7 +1153,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def read_series(self, *, from_: datetime | None = None, to: datetime | None = None) -> models.SeriesOutput:
-        """`GET /api/v1/series`: What the broker did in a period of the last year, in steps of equal length: minutes if the period
+        """`GET /api/v1/series`: What the brokers did in a period of the last year, in steps of equal length: minutes if the period
         began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
         Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
         milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time

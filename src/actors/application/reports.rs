@@ -55,7 +55,7 @@ impl ApplicationActor {
                 let wall = report.exit.as_ref().map_or(0, |exit| i64::try_from(exit.wall_ms).unwrap_or(0));
                 place.start_time = Some(now.plus_ms(-wall));
                 if is_first && self.run.attempt == 1 {
-                    self.context.lateness.started(now.since_ms(self.run.wanted_at()) - wall);
+                    self.context.counters.lateness.started(now.since_ms(self.run.wanted_at()) - wall);
                 }
             }
         }

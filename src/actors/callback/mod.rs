@@ -66,7 +66,7 @@ impl CallbackActor {
         };
         let attempt = wrap_future(attempt).map(move |attempt, this: &mut Self, ctx: &mut Ctx<Callback>| {
             if let Some(ms) = attempt.first_sign_ms.filter(|_| is_first) {
-                this.context.lateness.started(ms);
+                this.context.counters.lateness.started(ms);
             }
             this.answered(attempt, ctx);
         });

@@ -35,7 +35,7 @@ impl LoadedJob {
     /// Starts the actor of a new run, unless the run is queued.
     pub(super) fn begin(&mut self, run: Run, properties: &Texts, now: Timestamp) {
         if let Some(planned) = run.planned_at {
-            self.context.lateness.recorded(now.since_ms(planned));
+            self.context.counters.lateness.recorded(now.since_ms(planned));
         }
         if run.state.is_final() {
             return self.context.registry().run_ended(run.identity, run.job_id, run.state, run.follow);

@@ -104,7 +104,7 @@ impl JobPorts for LoadedJob {
         let properties = known.properties();
         let runs = self.context.store.write_unbounded(write).await.map_err(|error| self.forget(&error))?;
         for (verdict, instants) in verdicts {
-            self.context.counts.fired(verdict, instants);
+            self.context.counters.counts.fired(verdict, instants);
         }
         for run in runs {
             self.begin(run, &properties, now);

@@ -215,7 +215,7 @@ async fn fail_run(context: crate::actors::context::BrokerContext, identity: Iden
         now: Timestamp::now(),
     };
     let follow = context.store.write_unbounded(end).await?;
-    context.counts.ended(RunState::Failed);
+    context.counters.counts.ended(RunState::Failed);
     context.registry().run_ended(identity, run.job_id, RunState::Failed, follow);
     Ok(())
 }
@@ -295,7 +295,7 @@ impl Handler<Shutdown> for Registry {
             run.end_polls();
         }
         // It is written before the lease is released.
-        drop(self.context.minute.store(&self.context, Timestamp::now()));
+        drop(self.context.counters.minute.store(&self.context, Timestamp::now()));
         reply.send(Ok(()));
     }
 }

@@ -40,7 +40,7 @@ impl RunActor {
         }
         let block_id = self.block_id(seq);
         log::error!("results lost run_id={} block_id={block_id}: {why}", self.identity());
-        self.context.counts.results_lost();
+        self.context.counters.counts.results_lost();
         let exception = format!("its results were lost on the disk of the broker: {why}");
         let write = DiscardResults { no: self.run.no, epoch: self.epoch, seq, exception: exception.clone() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, had, ctx| {

@@ -200,7 +200,7 @@ impl RunActor {
     /// Records the first sign of work from the worker.
     fn note_started(&self) {
         if let Some(start) = self.run.start_time.filter(|_| self.run.state == RunState::Scheduled) {
-            self.context.lateness.started(Timestamp::now().since_ms(start));
+            self.context.counters.lateness.started(Timestamp::now().since_ms(start));
         }
     }
 

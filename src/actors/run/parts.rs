@@ -219,7 +219,7 @@ impl RunActor {
 
     /// The stored form of the results of a block, which are counted here.
     pub(super) fn result_of(&self, seq: Seq, index: &Index, pack: Bytes) -> StoreResult {
-        self.context.downloads.count(index);
+        self.context.counters.downloads.count(index);
         let success = index.results.iter().filter(|entry| entry.is_success()).count() as u32;
         StoreResult {
             no: self.run.no,

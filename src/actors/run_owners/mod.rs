@@ -166,7 +166,8 @@ impl RunOwners {
         self.context.run_owners.table().join(broker, term, block_runs, self.patience());
         self.context.run_owners.right_ended();
         self.sessions.insert(broker, sender);
-        if answers {
+        // One without runs has nothing to list.
+        if answers && term.is_some() {
             self.answering.insert(broker);
         }
         match term {
@@ -313,6 +314,10 @@ impl Handler<OwnerSent> for RunOwners {
             ToLeader::Join { .. } => {}
             ToLeader::Alive => drop(self.send(broker, &ToOwner::Alive)),
             ToLeader::Ended { run_id, job_id, state, follow } => {
+                // A broker of an earlier version does not send its counts.
+                if !self.answering.contains(&broker) {
+                    self.context.counters.counts.ended(state);
+                }
                 if state == RunState::Failed {
                     self.context.alarm();
                 }

@@ -100,9 +100,9 @@ impl<K: Kind> RunShell<K> {
     pub(in crate::actors) fn ended(&mut self, Ended { state, reason, result, counters, now }: Ended, follow: bool, ctx: &mut Ctx<K>) {
         (self.run.state, self.run.reason, self.run.result, self.run.counters) = (state, reason, result, counters);
         (self.run.queued, self.run.not_before, self.run.finish_time) = (false, None, Some(now));
-        self.context.counts.ended(state);
+        self.context.counters.counts.ended(state);
         if K::KIND == JobKind::Task {
-            self.context.counts.tasks.ended(&self.run.class_name, state);
+            self.context.counters.counts.tasks.ended(&self.run.class_name, state);
         }
         self.context.telemetry.spans(|| run_spans(&self.run));
         // With thousands of successful short runs per second, one log line each would be too much.

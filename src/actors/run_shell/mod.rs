@@ -208,7 +208,7 @@ impl<K: Kind> RunShell<K> {
         self.began = Some(now);
         if is_first {
             self.run.start_time = Some(now);
-            self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
+            self.context.counters.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         is_first
     }

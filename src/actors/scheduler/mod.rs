@@ -62,7 +62,7 @@ impl Scheduler {
                     log::warn!("the clock went back while no broker was leader, plans are decided again jobs={}", later.len());
                 }
                 this.ticker.revise(later);
-                this.context.counts.planned_jobs(this.ticker.len());
+                this.context.counters.counts.planned_jobs(this.ticker.len());
                 log::info!("agenda loaded jobs={}", this.ticker.len());
                 this.turn(ctx);
             }
@@ -185,7 +185,7 @@ impl Scheduler {
         for job in self.ticker.unanswered(Timestamp::now()) {
             self.context.registry().job_due(job);
         }
-        self.context.counts.planned_jobs(self.ticker.len());
+        self.context.counters.counts.planned_jobs(self.ticker.len());
         self.turn(ctx);
     }
 }

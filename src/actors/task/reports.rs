@@ -66,7 +66,7 @@ impl TaskActor {
     fn note_first_sign(&mut self, now: Timestamp) {
         if self.run.state == RunState::Scheduled {
             if let Some(start) = self.run.start_time {
-                self.context.lateness.started(now.since_ms(start));
+                self.context.counters.lateness.started(now.since_ms(start));
             }
             self.run.state = RunState::Running;
         }

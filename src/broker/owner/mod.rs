@@ -7,6 +7,7 @@ mod work;
 
 use super::lead::{context, store_config};
 use crate::actors::brokers::{Brokers, Role};
+use crate::actors::counters::Counters;
 use crate::actors::leader_link::Outgoing;
 use crate::config::broker::BrokerConfig;
 use crate::domain::time::Timestamp;
@@ -38,6 +39,8 @@ const MOST_PAUSE: Duration = Duration::from_secs(3);
 const CONNECT: Duration = Duration::from_secs(3);
 /// Between two looks at what the board of sites has for the leader.
 const LEND: Duration = Duration::from_millis(50);
+/// Between two reports of what was counted.
+const COUNT: Duration = Duration::from_secs(2);
 /// A leader to which the connection is lost takes the runs back after a second, so before that this broker must not answer for them any more.
 const UNCONNECTED_MS: i64 = 800;
 /// After a write of several messages, others are gathered for this time, because each write wakes threads of the leader. A run with little work
@@ -67,6 +70,14 @@ pub(super) struct Owner {
     is_draining: bool,
     /// When it was last connected to a leader.
     connected_at: Instant,
+    /// What its runs do; the leader takes the time series from it.
+    counters: Counters,
+    /// The leader takes counts. One of an earlier version does not.
+    takes_counts: bool,
+    /// When the counters were read for the leader.
+    counted_at: Instant,
+    /// The number of waiting requests that the leader knows.
+    waiting: Option<u64>,
 }
 
 /// A write without any effect.
@@ -99,7 +110,14 @@ impl Handle {
 
 impl Owner {
     /// Starts to execute runs whenever there is a leader.
-    pub(super) fn start(config: &BrokerConfig, brokers: Arc<Brokers>, reader: Store, telemetry: Telemetry, edge: Edge) -> Handle {
+    pub(super) fn start(
+        config: &BrokerConfig,
+        brokers: Arc<Brokers>,
+        reader: Store,
+        telemetry: Telemetry,
+        edge: Edge,
+        counters: Counters,
+    ) -> Handle {
         let (ends, ended) = watch::channel(false);
         let client = forward::client(crate::tls::client());
         let owner = Self {
@@ -112,6 +130,10 @@ impl Owner {
             work: None,
             is_draining: false,
             connected_at: Instant::now(),
+            counters,
+            takes_counts: false,
+            counted_at: Instant::now(),
+            waiting: None,
         };
         Handle { ends, task: actix::spawn(owner.keep(ended)) }
     }
@@ -204,8 +226,10 @@ impl Owner {
         if matches!(over, Over::Ends) {
             // Its runs move at once.
             let last = self.end_work().await;
+            let counted = self.count();
             let goodbye = async {
-                let _ = send(&mut socket, last.into_iter().chain([ToLeader::Leave]).map(Outgoing::from).collect()).await;
+                let last = last.into_iter().chain(counted).chain([ToLeader::Leave]);
+                let _ = send(&mut socket, last.map(Outgoing::from).collect()).await;
             };
             // If the leader is gone, too, the next one takes the runs back.
             let _ = timeout(GOODBYE, goodbye).await;
@@ -293,9 +317,15 @@ impl Owner {
                     None => return Over::Lost("closed by the leader".to_owned()),
                 },
                 Some(message) = next(messages, may_write) => message,
-                _ = lends.tick() => {
-                    self.work.iter_mut().filter(|_| every.is_some()).for_each(Work::lend);
-                    continue;
+                _ = lends.tick(), if every.is_some() => {
+                    self.work.iter_mut().for_each(Work::lend);
+                    if self.counted_at.elapsed() < COUNT {
+                        continue;
+                    }
+                    match self.count() {
+                        Some(counted) => counted.into(),
+                        None => continue,
+                    }
                 }
                 () = deposed(store.clone()) => return Over::Revoked,
                 () = &mut alive => {
@@ -353,6 +383,7 @@ impl Owner {
 
     /// The leader lets this broker own runs under this term, if it wants any.
     async fn welcomed(&mut self, term: Option<i64>, block_runs: bool, counts: bool) -> Result<(), StoreError> {
+        (self.takes_counts, self.waiting) = (counts, None);
         let Some(term) = term else {
             drop(self.end_work().await);
             return Ok(());
@@ -364,7 +395,7 @@ impl Owner {
         if self.work.is_none() {
             let store = Store::own(&store_config(&self.config), Ownership { broker: me, term })?;
             let context = context(&self.config, store, Brokers::new(self.brokers.me.clone(), self.brokers.role()));
-            let context = context.with_telemetry(self.telemetry.clone());
+            let context = context.with_telemetry(self.telemetry.clone()).with_counters(self.counters.clone());
             let context = match self.reader.read(LinkSecret).await? {
                 Some(secret) => context.with_link_secret(secret),
                 None => context,
@@ -374,7 +405,7 @@ impl Owner {
             self.edge.own_runs.begin(&self.edge, Service::new(work.context.clone()));
             self.work = Some(work);
         }
-        self.work.iter_mut().for_each(|work| work.announce(block_runs, counts));
+        self.work.iter_mut().for_each(|work| work.announce(block_runs));
         // Those that were stored while there was no connection, too.
         let runs = self.reader.read(OwnedRuns(me)).await?;
         for run_id in runs {
@@ -384,6 +415,19 @@ impl Owner {
             work.registry.give_block_runs_up();
         }
         Ok(())
+    }
+
+    /// What was counted since the last time, if the leader does not know it yet.
+    fn count(&mut self) -> Option<ToLeader> {
+        self.counted_at = Instant::now();
+        // Also for a leader that does not take it: it counts the ends of runs by itself.
+        let sums = self.counters.changes();
+        let waiting = self.work.as_ref().map_or(0, |work| work.context.addresses.actor_stats.waiting("run"));
+        if !self.takes_counts || sums.is_empty() && self.waiting == Some(waiting) {
+            return None;
+        }
+        self.waiting = Some(waiting);
+        Some(ToLeader::Counted { sums, waiting })
     }
 
     fn take(&mut self, message: ToOwner) {

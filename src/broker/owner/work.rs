@@ -4,23 +4,17 @@ use super::LAST_WRITES;
 use crate::actors::at_leader::{self, Missing};
 use crate::actors::context::BrokerContext;
 use crate::actors::leader_link::{LeaderLink, Outgoing};
-use crate::actors::recorder::own_totals;
 use crate::actors::registry::{Registry, RegistryHandle};
 use crate::actors::reply::Answer;
 use crate::actors::run_shell::AtWork;
 use crate::domain::ids::Identity;
-use crate::domain::series::OpenStep;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::ownership::{Question, RunAnswer, RunOrder, ToLeader, ToOwner};
 use crate::service::Service;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, timeout};
-
-/// Between two reports of what was counted.
-const COUNT: Duration = Duration::from_secs(2);
+use tokio::time::timeout;
 
 /// See the module documentation.
 pub(super) struct Work {
@@ -37,12 +31,6 @@ pub(super) struct Work {
     delays: u64,
     /// The leader knows block runs. One of an earlier version does not.
     block_runs: bool,
-    /// The leader takes counts. One of an earlier version does not.
-    counts: bool,
-    /// What was counted when the leader got the last counts, and the requests that waited then.
-    counted: OpenStep,
-    waiting: u64,
-    counted_at: Instant,
 }
 
 impl Work {
@@ -50,27 +38,13 @@ impl Work {
         let (leader, messages) = LeaderLink::new();
         let context = context.with_leader(leader.clone());
         let registry = Registry::start_of_owner(&context);
-        Self {
-            term,
-            context,
-            registry,
-            leader,
-            messages,
-            missing: Missing::default(),
-            delays: 0,
-            block_runs: false,
-            counts: false,
-            counted: OpenStep::default(),
-            waiting: 0,
-            counted_at: Instant::now(),
-        }
+        Self { term, context, registry, leader, messages, missing: Missing::default(), delays: 0, block_runs: false }
     }
 
     /// Ends all actors. Returns the messages that were not sent.
     pub(super) async fn end(mut self) -> Vec<ToLeader> {
         // A registry that crashed would have ended the process.
         let _ = self.registry.abandon_runs().wait().await;
-        self.count();
         if timeout(LAST_WRITES, self.context.store.clone().close()).await.is_err() {
             log::warn!("the last writes of runs take too long, going on without them");
         }
@@ -84,10 +58,9 @@ impl Work {
     }
 
     /// There is a new connection to the leader, which gets the state of the runs again.
-    pub(super) fn announce(&mut self, block_runs: bool, counts: bool) {
+    pub(super) fn announce(&mut self, block_runs: bool) {
         let unsent = self.unsent();
-        // The next counts come with the requests that wait, which this leader does not know.
-        (self.delays, self.block_runs, self.counts, self.waiting) = (0, block_runs, counts, 0);
+        (self.delays, self.block_runs) = (0, block_runs);
         self.context.connected_at.store(Timestamp::steady().0, Relaxed);
         let board = self.context.sites.board().lender_connected(Timestamp::steady());
         board.into_iter().filter(|_| block_runs).for_each(|message| self.leader.send(ToLeader::Sites(message)));
@@ -100,9 +73,6 @@ impl Work {
     /// Sends what the board of sites has for the leader. To be called every few hundredths of a second.
     pub(super) fn lend(&mut self) {
         self.missing.look(&self.context);
-        if self.counted_at.elapsed() >= COUNT {
-            self.count();
-        }
         if !self.block_runs {
             return;
         }
@@ -112,20 +82,6 @@ impl Work {
         self.delays = last;
         if !delays.is_empty() {
             self.leader.send(ToLeader::Delays(delays));
-        }
-    }
-
-    /// Sends the leader what was counted since the last time, if anything.
-    fn count(&mut self) {
-        self.counted_at = Instant::now();
-        if !self.counts {
-            return;
-        }
-        let sums = self.counted.end(own_totals(&self.context)).sums;
-        let waiting = self.context.addresses.actor_stats.waiting("run");
-        if !sums.is_empty() || waiting != self.waiting {
-            self.waiting = waiting;
-            self.leader.send(ToLeader::Counted { sums, waiting });
         }
     }
 

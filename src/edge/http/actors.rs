@@ -18,7 +18,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/actors").get(list, |op| {
             op.named("listActors")
-                .asks_actors()
+                .only_leader()
                 .live()
                 .description("Lists the actors of all brokers, by kind and name: all of them, or those that a filter selects.")
                 .needs(Need::Read)
@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/actors/kinds").get(kinds, |op| {
             op.named("listActorKinds")
-                .asks_actors()
+                .only_leader()
                 .live()
                 .description("The kinds of actors that the brokers have now, with the sums of each.")
                 .needs(Need::Read)
@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Resource> {
             .text("name", "Its name: for most kinds, the id of what it stands for.")
             .get(read, |op| {
                 op.named("readActor")
-                    .asks_actors()
+                    .only_leader()
                     .live()
                     .description("An actor, its messages by type, and why it was restarted. An actor is there only while it has work.")
                     .needs(Need::Read)
@@ -96,7 +96,7 @@ pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<Htt
 
 /// `GET /api/v1/actors/kinds`
 pub async fn kinds(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Kinds { items: edge.service.actor_kinds().await? }))
+    Ok(HttpResponse::Ok().json(Kinds { items: edge.service.actor_kinds().await }))
 }
 
 /// `GET /api/v1/actors/{kind}/{name}`

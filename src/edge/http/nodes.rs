@@ -23,14 +23,14 @@ const NODE: &str = "The node: its id, its number, its name, or digits that its i
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/nodes").get(list, |op| {
-            op.named("listNodes").asks_actors().live()
+            op.named("listNodes").leader_first().live()
                 .description("Lists all nodes ever seen.")
                 .needs(Need::Read)
                 .answers::<Page<NodeOutput>>(200, "The nodes.")
         }),
         resource("/api/v1/nodes/{id}")
             .text("id", NODE)
-            .get(read, |op| op.named("readNode").asks_actors().live().description("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
+            .get(read, |op| op.named("readNode").leader_first().live().description("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
             .delete(remove, |op| {
                 op.named("removeNode")
                     .description("Removes a node and its status history. A connected node is not removed unless `force` is set, which also shuts it down.")

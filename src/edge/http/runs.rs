@@ -24,7 +24,7 @@ use serde::Deserialize;
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs").get(list, |op| {
-            op.named("listRuns").asks_actors().live().limits_itself()
+            op.named("listRuns").leader_first().live().limits_itself()
                 .description("Lists runs, by default newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
@@ -32,7 +32,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}")
-            .get(read, |op| op.named("readRun").asks_actors().live().description("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
+            .get(read, |op| op.named("readRun").leader_first().live().description("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
         resource("/api/v1/runs/{id}/stop").post(stop, |op| {
             op.named("stopRun")
                 .description(
@@ -66,7 +66,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<WhyOutput>(200, "The reason.")
         }),
         resource("/api/v1/runs/{id}/blocks").get(blocks, |op| {
-            op.named("listBlocks").asks_actors().of_run()
+            op.named("listBlocks").leader_first().of_run()
                 .description("Lists the blocks of a run, in the order of their numbers.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
@@ -90,7 +90,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/status").get(status, |op| {
-            op.named("readRunStatus").asks_actors().live()
+            op.named("readRunStatus").leader_first().live()
                 .description("The statistics of each node for a run. The first row is the total and has no node.")
                 .needs(Need::Read)
                 .answers::<Vec<JobStatusOutput>>(200, "The total, then a row for each node.")

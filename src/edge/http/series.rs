@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/series").get(series, |op| {
-            op.named("readSeries").asks_actors()
+            op.named("readSeries").leader_first()
                 .description(
-                    "What the broker did in a period of the last year, in steps of equal length: minutes if the period began within the last \
+                    "What the brokers did in a period of the last year, in steps of equal length: minutes if the period began within the last \
                      day, quarters of an hour within the last thirty days, else quarters of a day. Sums: `runs.*` and `fires.*` by outcome, \
                      `requests.*`, `bytes`, `errors.*` by kind. Durations in milliseconds, as percentiles rounded up to the bound of a bucket: \
                      `lateness.*` from the scheduled time to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. \
@@ -29,7 +29,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/warnings").get(warnings, |op| {
-            op.named("listWarnings").asks_actors().live()
+            op.named("listWarnings").leader_first().live()
                 .description("Lists what an operator should look at, at most twenty of each kind.")
                 .needs(Need::Read)
                 .answers::<Warnings>(200, "The warnings, the most urgent kind first.")

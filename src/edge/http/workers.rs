@@ -25,7 +25,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/workers")
             .get(list, |op| {
-                op.named("listWorkers").asks_actors().live()
+                op.named("listWorkers").leader_first().live()
                     .description("Lists workers by id: connected ones and former ones.")
                     .needs(Need::Read)
                     .query::<Query>()
@@ -56,7 +56,7 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[422])
         }),
         resource("/api/v1/workers/{id}")
-            .get(read, |op| op.named("readWorker").asks_actors().live().description("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
+            .get(read, |op| op.named("readWorker").leader_first().live().description("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
             .delete(forget, |op| {
                 op.named("forgetWorker")
                     .description("Deletes a worker. A connected worker is not deleted unless `force` is set: then it is evicted, and its work goes to other workers.")
