@@ -26,7 +26,7 @@ const DAY_MS: i64 = 86_400_000;
 /// Shows the leader, the number of nodes and workers, the number of runs in each state, the latest failures of the last 24 hours, and
 /// what needs attention: no broker leads, an enabled node is offline, a job is more than a minute late, a run waits for more than a
 /// minute. Exit code 0 if nothing needs attention, 3 if something does, 1 if no broker answers. A token of the role readonly is enough. A
-/// standby answers too, without the data that only the leader has.
+/// standby answers too; if it does not reach the leader, without the data that only the leader has.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
@@ -61,6 +61,8 @@ async fn gather(shell: &Shell) -> Result<Value, Failure> {
     };
     // With the addresses of several brokers this finds the leader; otherwise it shows whether this one leads.
     let leads = client.get(&["", "readyz"], &[]).await.is_ok();
+    // A standby passes this on to the leader, as it does lists of nodes and workers.
+    let knows_online = leads || client.get(&["actors", "kinds"], &[]).await.is_ok();
     let brokers = client.get(&["brokers"], &[]).await?.value()?;
     let nodes = client.get(&["nodes"], &[]).await?.value()?;
     let workers = list("workers", &[], MOST).await?;
@@ -69,10 +71,10 @@ async fn gather(shell: &Shell) -> Result<Value, Failure> {
     let failed = list("runs", &[("state", "failed"), ("from", &since)], MOST).await?;
     let next = list("jobs", &[("enabled", "true"), ("sort", "nextFire")], SHOWN).await?;
     let waiting = list("runs", &[("state", "pending"), ("sort", "creationTime")], SHOWN).await?;
-    let attention = attention(leads, &brokers, &nodes, &next, &waiting);
+    let attention = attention(knows_online, &brokers, &nodes, &next, &waiting);
     let count = |list: &Value, is: fn(&Value) -> bool| items(list).iter().filter(|thing| is(thing)).count();
     let is_online: fn(&Value) -> bool = |thing| thing["isOnline"] == true;
-    let online = |list: &Value| if leads { json!(count(list, is_online)) } else { Value::Null };
+    let online = |list: &Value| if knows_online { json!(count(list, is_online)) } else { Value::Null };
     Ok(json!({
         "healthy": attention.is_empty(),
         "leads": leads,
@@ -101,14 +103,14 @@ fn is_past(value: &Value, key: &str, ms: i64) -> bool {
 }
 
 /// What an operator should look at, one sentence each.
-fn attention(leads: bool, brokers: &Value, nodes: &Value, next: &Value, waiting: &Value) -> Vec<String> {
+fn attention(knows_online: bool, brokers: &Value, nodes: &Value, next: &Value, waiting: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if !items(brokers).iter().any(|broker| broker["role"] == "leader") {
         found.push("no broker leads".to_owned());
     }
-    // Only the leader knows which nodes are online. A node that an operator drains, disables or orders to leave may be offline.
+    // A node that an operator drains, disables or orders to leave may be offline.
     let may_be_offline = |node: &Value| node["isEnabled"] == false || node["isDraining"] == true || node["isLeaving"] == true;
-    let lost = |node: &&Value| leads && node["isOnline"] == false && !may_be_offline(node);
+    let lost = |node: &&Value| knows_online && node["isOnline"] == false && !may_be_offline(node);
     for node in items(nodes).iter().filter(lost) {
         let name = some(node, "name").map(|name| format!(" {name}")).unwrap_or_default();
         found.push(format!("node {}{name} is offline, last seen {}", cell(node, "nodeId"), time(node, "lastOnlineTime")));
@@ -137,7 +139,7 @@ fn screen(status: &Value) -> String {
     let peers = |key: &str| {
         let peers = &status[key];
         let online = match &peers["online"] {
-            Value::Null => "only the leader knows the number online".to_owned(),
+            Value::Null => "the number online is not known without the leader".to_owned(),
             online => format!("{online} online"),
         };
         let disabled = peers["disabled"].as_u64().filter(|n| *n > 0).map(|n| format!(", {n} disabled")).unwrap_or_default();

@@ -196,6 +196,8 @@ async fn both_are_shown(api: &Api, other: &Value) {
     let path = format!("/api/v1/actors/registry/registry?brokerId={}", other.as_str().expect("an id"));
     assert_eq!(api.get(&path).await.1["brokerId"], *other);
     assert_eq!(api.get("/api/v1/actors/registry/registry").await.1["brokerId"], Value::Null);
+    let status = webloom(&api.url, &["status"]).ok();
+    assert!(status.contains("1 online, 1 in all") && status.contains("2 online, 2 in all"), "a node and two workers: {status}");
     let nowhere = format!("/api/v1/actors/registry/registry?brokerId={}", crate::support::api::id());
     assert_eq!(api.get(&nowhere).await.0, 404);
 }

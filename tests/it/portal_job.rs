@@ -4,7 +4,7 @@ use crate::portal_refresh::{outline, refreshes};
 use crate::support::api::Api;
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
-use crate::support::{journey, until};
+use crate::support::{hourly, journey, until};
 use serde_json::{Value, json};
 
 const EVIL: &str = "<img src=x onerror=\"document.title='harm'\">";
@@ -29,7 +29,7 @@ fn a_job_shows_its_calendar_its_results_its_versions_and_what_a_repair_would_do(
             .post("/api/v1/jobs", &json!({ "name": EVIL, "jobType": "task", "task": { "handler": "it.after" }, "isEnabled": false }))
             .await;
         assert_eq!(made.0, 201, "{}", made.1);
-        let job = json!({ "name": "hourly", "jobType": "task", "task": { "handler": "it.sum" }, "schedule": { "triggers": [{ "cron": "0 * * * *" }] },
+        let job = json!({ "name": "hourly", "jobType": "task", "task": { "handler": "it.sum" }, "schedule": { "triggers": [{ "cron": hourly() }] },
             "successors": [{ "job": EVIL, "on": "always" }] });
         let (status, job) = api.post("/api/v1/jobs", &job).await;
         assert_eq!(status, 201, "{job}");

@@ -4,7 +4,7 @@ use crate::support::api::{Api, id};
 use crate::support::axe::Axe;
 use crate::support::browser::Browser;
 use crate::support::process::Broker;
-use crate::support::{journey, journey_within, tar_gz};
+use crate::support::{hourly, journey, journey_within, tar_gz};
 use flate2::Compression;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
         let broker = Broker::start(&["--worker-offline", "600000", "--node-offline", "600000"], "");
         let api = Api::new(&broker.url);
         let job = json!({ "name": "hourly", "jobType": "task", "group": "night", "task": { "handler": "it.sum", "lease": 600_000 },
-            "schedule": { "triggers": [{ "cron": "0 * * * *" }] } });
+            "schedule": { "triggers": [{ "cron": hourly() }] } });
         let (status, job) = api.post("/api/v1/jobs", &job).await;
         assert_eq!(status, 201, "{job}");
         let job = job["id"].as_str().expect("an id").to_owned();

@@ -35,6 +35,8 @@ const MOST_PER_CHANNEL: usize = 4;
 const LOOK: Duration = Duration::from_secs(1);
 /// The actor spends at most this fraction of its time on detecting missing activity.
 const WATCH_PART: u32 = 20;
+/// The longest pause of it: a look that took long because the machine was busy must not delay the next one by minutes.
+const MOST_WATCH_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum number of late runs and silent jobs per write.
 const NOTED_AT_ONCE: usize = 100;
 
@@ -99,7 +101,7 @@ impl AlertActor {
         ctx.spawn(wrap_future(look).map(|(found, watched), this: &mut Self, ctx: &mut Context<Self>| {
             this.is_looking = false;
             if let Some(took) = watched {
-                this.watch_after = Instant::now() + took * WATCH_PART;
+                this.watch_after = Instant::now() + (took * WATCH_PART).min(MOST_WATCH_PAUSE);
             }
             match found {
                 Ok(messages) => {

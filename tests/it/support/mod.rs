@@ -64,6 +64,12 @@ pub fn free_port() -> u16 {
     }
 }
 
+/// A cron expression for each hour, half an hour before and after now: it does not come in the middle of a test.
+pub fn hourly() -> String {
+    let minute = (chrono::Timelike::minute(&chrono::Utc::now()) + 30) % 60;
+    format!("{minute} * * * *")
+}
+
 /// Runs a journey on a runtime of its own, with a limit of time.
 pub fn journey<F: Future<Output = ()>>(body: F) {
     journey_within(Duration::from_secs(240), body);
