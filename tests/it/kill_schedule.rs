@@ -4,7 +4,7 @@ use crate::schedule::{job, runs};
 use crate::support::api::{Api, id};
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::socket::Worker;
-use crate::support::{journey, until};
+use crate::support::{journey_within, until};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -32,7 +32,8 @@ async fn carry_out(api: &Api, worker_id: &str, time: Duration) {
 
 #[test]
 fn ledger_and_plan_agree_after_random_kills() {
-    journey(async {
+    // Fifteen seconds of work, and far more beside other work.
+    journey_within(Duration::from_secs(480), async {
         let mut broker = Broker::start(&["--grace", "200"], "");
         let api = Api::new(&broker.url);
         let worker = id();
