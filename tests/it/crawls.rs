@@ -173,7 +173,8 @@ fn a_crawl_without_a_page_says_why() {
         let without_broker = webloom(folder.path(), &without_broker).await;
         assert!(errors(&without_broker).contains("cannot be reached within 1 s"), "{}", errors(&without_broker));
         // It has not begun, so the next one is not asked whether to resume it.
-        let dead = ["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl", "--start-timeout-s", "1"];
+        // Time enough for its own broker to start on a busy machine.
+        let dead = ["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl", "--start-timeout-s", "4"];
         let dead = webloom(folder.path(), &dead).await;
         let (said, cause) = (errors(&dead), "http://127.0.0.1:1: connect: ");
         assert_eq!(dead.status.code(), Some(1), "{said}");
@@ -182,7 +183,7 @@ fn a_crawl_without_a_page_says_why() {
         let summary = said.lines().position(|line| line.starts_with("0 pages, 0 failed"));
         assert!(first.is_some() && first < summary, "the cause comes before the end: {said}");
         let last = said.lines().last().expect("a line");
-        assert!(last.contains("no page came within 1 s (--start-timeout-s): http://127.0.0.1:1: connect: "), "{said:?}");
+        assert!(last.contains("no page came within 4 s (--start-timeout-s): http://127.0.0.1:1: connect: "), "{said:?}");
         let at_once = ["crawl", "http://127.0.0.1:1/", "--output", "a.jsonl", "--overwrite", "--robots", "ignore"];
         let at_once = webloom(folder.path(), &at_once).await;
         assert_eq!(at_once.status.code(), Some(1), "{}", errors(&at_once));

@@ -85,7 +85,7 @@ fn heartbeats_keep_a_lease_and_a_silent_connection_does_not() {
                     async move {
                         tokio::select! {
                             reason = task.cancelled() => Err(TaskFailure::new(reason)),
-                            () = tokio::time::sleep(Duration::from_millis(1_500)) => {
+                            () = tokio::time::sleep(Duration::from_millis(4_500)) => {
                                 done.set(true);
                                 Ok(())
                             }
@@ -94,7 +94,7 @@ fn heartbeats_keep_a_lease_and_a_silent_connection_does_not() {
                 })
             })
             .await;
-        let task = TaskOrder { lease: 500, ..order("long") };
+        let task = TaskOrder { lease: 1_500, ..order("long") };
         broker.order(&task);
         broker.until("it ends", |state| state.last_of(&task).is_some()).await;
         assert_eq!(broker.state().states(&task), [TaskState::Accepted, TaskState::Success]);
