@@ -116,7 +116,7 @@ impl Service {
     }
 
     /// The description of a run, if it is active, whichever broker executes it.
-    async fn active(&self, run: &Run) -> Option<RunOutput> {
+    pub(super) async fn active(&self, run: &Run) -> Option<RunOutput> {
         match self.described(run.identity, false).await {
             None => self.described_elsewhere(run).await,
             described => described,
@@ -124,7 +124,7 @@ impl Service {
     }
 
     /// The description of an active run that another broker executes.
-    pub(super) async fn described_elsewhere(&self, run: &Run) -> Option<RunOutput> {
+    async fn described_elsewhere(&self, run: &Run) -> Option<RunOutput> {
         // If its broker hangs, the row is a good answer, too.
         let described = AtWork::Elsewhere(self.context.elsewhere(run).filter(|_| !run.state.is_final())?).describe(false);
         tokio::time::timeout(DESCRIBED_WITHIN, described.wait()).await.ok()?.ok()

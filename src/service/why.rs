@@ -231,10 +231,7 @@ impl Service {
                 (self.described(run.identity, false).await, instances, None)
             }
             _ => {
-                let now = match self.described(run.identity, false).await {
-                    None => self.described_elsewhere(run).await,
-                    described => described,
-                };
+                let now = self.active(run).await;
                 let needs_worker = run.kind == JobKind::Block && now.as_ref().is_none_or(|now| now.worker_id.is_none());
                 let request = || Box::new(WorkerRequest::of_run(run, run.class_name.as_str().into(), Arc::clone(&run.queue.workers)));
                 (now, Vec::new(), needs_worker.then(request))
