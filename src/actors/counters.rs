@@ -36,11 +36,11 @@ impl Counters {
         ends.into_iter().chain(fires).chain(downloads).chain(errors).chain(durations).collect()
     }
 
-    /// At a broker that does not lead: what was counted since the last call, for the time series of the leader. If this broker leads one day, its
-    /// own time series go on from there.
+    /// What was counted since the last call; the next interval begins. A broker that does not lead sends this to the leader. If it leads later, its
+    /// time series contain only what was counted after the last call.
     #[must_use]
-    pub fn changes(&self) -> Sums {
-        self.minute.changes(self.totals())
+    pub fn take_changes(&self) -> Sums {
+        self.minute.take_changes(self.totals())
     }
 }
 
@@ -60,12 +60,12 @@ mod tests {
     #[test]
     fn what_was_counted_is_reported_once() {
         let counters = Counters::default();
-        assert_eq!(counters.changes(), Sums::new());
+        assert_eq!(counters.take_changes(), Sums::new());
         counters.counts.ended(RunState::Success);
         counters.counts.ended(RunState::Success);
         counters.lateness.recorded(3);
         let expected = [("lateness/5".to_owned(), 1), ("runs.success".to_owned(), 2)];
-        assert_eq!(counters.changes(), Sums::from(expected));
-        assert_eq!(counters.changes(), Sums::new());
+        assert_eq!(counters.take_changes(), Sums::from(expected));
+        assert_eq!(counters.take_changes(), Sums::new());
     }
 }

@@ -65,8 +65,8 @@ impl OpenMinute {
         ]);
     }
 
-    /// What was counted since the last call, or since a minute was stored.
-    pub(super) fn changes(&self, totals: Sums) -> Sums {
+    /// What was counted since the last call, or since a minute was stored; the next interval begins.
+    pub(super) fn take_changes(&self, totals: Sums) -> Sums {
         self.state().step.end(totals).sums
     }
 

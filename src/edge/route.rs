@@ -363,7 +363,7 @@ impl Operation {
         self
     }
 
-    /// The actors of the leader know more of it than what is stored: a standby passes it on to the leader, and answers from what is stored if that fails.
+    /// The leader has newer data than the database: a standby passes the call on to it, and answers from the database if that fails.
     pub fn leader_first(mut self) -> Self {
         self.leader_first = true;
         self

@@ -144,9 +144,9 @@ pub enum ToLeader {
     },
     /// What its runs have done since the last such message.
     Counted {
-        /// The sums that have changed, by the names of the time series.
+        /// How much each sum has grown since, by the names of the time series.
         sums: Sums,
-        /// Requests of its block runs that have no result now.
+        /// How many requests of its block runs wait for a result now.
         waiting: u64,
     },
     /// The end of a run is stored.

@@ -25,7 +25,7 @@ fn redriven(run: &Run) -> TriggerInput {
 }
 
 impl Service {
-    /// Redrives dead runs. A rejected run, for example because its job is disabled, does not affect the others.
+    /// Redrives dead runs. A refused run, for example because its job is disabled, does not affect the others.
     ///
     /// # Errors
     /// The limit or the range is invalid, or the broker is too busy. The runs that were redriven until then stay so, and are not
@@ -46,15 +46,15 @@ impl Service {
         }
         let find = FindDead { job_id, group, from, to, limit: limit + 1 };
         let (done, more) = self.redrive_found(find, dry_run, by).await?;
-        let runs: Vec<RedrivenRun> = done.into_iter().map(Redriven::output).collect();
+        let runs: Vec<RedrivenRun> = done.into_iter().map(Attempted::output).collect();
         let redriven = runs.iter().filter(|run| run.identity.is_some()).count();
         Ok(RedrivenRuns { found: runs.len(), redriven, runs, more })
     }
 
-    /// Redrives the dead runs of a job. A rejected run does not affect the others.
+    /// Redrives the dead runs of a job. A refused run does not affect the others.
     ///
     /// # Errors
-    /// The job does not exist, the broker is too busy, or every run was rejected: the first problem.
+    /// The job does not exist, the broker is too busy, or every run was refused: the first problem.
     pub async fn redrive_job(&self, id: JobId, dry_run: bool, by: Option<String>) -> Result<RedriveOutput, Problem> {
         self.stored_job(id, false).await?;
         let find = FindDead { job_id: Some(id), limit: USUAL + 1, ..FindDead::default() };
@@ -63,13 +63,13 @@ impl Service {
     }
 
     /// Redrives these runs, or only lists them; and whether there are more. `find.limit` is one more than may be redriven.
-    async fn redrive_found(&self, find: FindDead, dry_run: bool, by: Option<String>) -> Result<(Vec<Redriven>, bool), Problem> {
+    async fn redrive_found(&self, find: FindDead, dry_run: bool, by: Option<String>) -> Result<(Vec<Attempted>, bool), Problem> {
         let limit = find.limit - 1;
         let mut dead = self.context.store.read(find).await.map_err(|e| problem_of(&e))?;
         let more = dead.len() > limit;
         dead.truncate(limit);
         let runs = if dry_run {
-            dead.iter().map(|run| Redriven { retry_of: run.identity, job_id: run.job_id, made: None }).collect()
+            dead.iter().map(|run| Attempted { retry_of: run.identity, job_id: run.job_id, made: None }).collect()
         } else {
             let all = stream::iter(dead.into_iter().map(|run| self.redrive_run(run, by.clone())));
             all.buffered(AT_ONCE).collect::<Vec<_>>().await.into_iter().collect::<Result<_, _>>()?
@@ -77,7 +77,7 @@ impl Service {
         Ok((runs, more))
     }
 
-    async fn redrive_run(&self, run: Run, by: Option<String>) -> Result<Redriven, Problem> {
+    async fn redrive_run(&self, run: Run, by: Option<String>) -> Result<Attempted, Problem> {
         let input = redriven(&run);
         let (retry_of, job_id) = (run.identity, run.job_id);
         let order =
@@ -88,13 +88,13 @@ impl Service {
         };
         match asked {
             Err(problem) if problem.status >= 500 => Err(problem),
-            made => Ok(Redriven { retry_of, job_id, made: Some(made.map(|made| made.identity)) }),
+            made => Ok(Attempted { retry_of, job_id, made: Some(made.map(|made| made.identity)) }),
         }
     }
 }
 
-/// The answer for one job. If every run was rejected, the first problem.
-fn of_one_job(done: Vec<Redriven>, more: bool) -> Result<RedriveOutput, Problem> {
+/// The answer for one job. If every run was refused, the first problem.
+fn of_one_job(done: Vec<Attempted>, more: bool) -> Result<RedriveOutput, Problem> {
     let mut out = RedriveOutput { dead: Vec::new(), runs: Vec::new(), refused: Vec::new(), more };
     let mut first = None;
     for run in done {
@@ -115,13 +115,13 @@ fn of_one_job(done: Vec<Redriven>, more: bool) -> Result<RedriveOutput, Problem>
 }
 
 /// A dead run, and the run that repeats it or why there is none; `None` in a dry run.
-struct Redriven {
+struct Attempted {
     retry_of: Identity,
     job_id: JobId,
     made: Option<Result<Identity, Problem>>,
 }
 
-impl Redriven {
+impl Attempted {
     fn output(self) -> RedrivenRun {
         let Self { retry_of, job_id, made } = self;
         let (identity, refused) = match made {
@@ -138,19 +138,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rejected_run_does_not_affect_the_others() {
+    fn a_refused_run_does_not_affect_the_others() {
         let job_id = JobId::random();
-        let run = |made| Redriven { retry_of: Identity::random(), job_id, made };
-        let rejected = |why: &str| run(Some(Err(Problem::conflict("still-running", why))));
+        let run = |made| Attempted { retry_of: Identity::random(), job_id, made };
+        let refused = |why: &str| run(Some(Err(Problem::conflict("still-running", why))));
         let made = Identity::random();
-        let done = vec![rejected("first"), run(Some(Ok(made))), rejected("second")];
+        let done = vec![refused("first"), run(Some(Ok(made))), refused("second")];
         let dead: Vec<Identity> = done.iter().map(|run| run.retry_of).collect();
         let out = of_one_job(done, true).expect("one was made");
         assert_eq!((&out.dead, &out.runs, out.more), (&dead, &vec![made], true));
-        let refused: Vec<_> = out.refused.iter().map(|run| (run.retry_of, run.refused.as_deref())).collect();
-        assert_eq!(refused, [(dead[0], Some("first")), (dead[2], Some("second"))]);
+        let shown: Vec<_> = out.refused.iter().map(|run| (run.retry_of, run.refused.as_deref())).collect();
+        assert_eq!(shown, [(dead[0], Some("first")), (dead[2], Some("second"))]);
 
-        let all = of_one_job(vec![rejected("first"), rejected("second")], false).expect_err("none was made");
+        let all = of_one_job(vec![refused("first"), refused("second")], false).expect_err("none was made");
         assert_eq!(all.detail, "first");
         let dry = of_one_job(vec![run(None)], false).expect("a list");
         assert_eq!((dry.dead.len(), dry.runs.len(), dry.refused.len()), (1, 0, 0));

@@ -226,7 +226,7 @@ impl Owner {
         if matches!(over, Over::Ends) {
             // Its runs move at once.
             let last = self.end_work().await;
-            let counted = self.count();
+            let counted = self.counts_report();
             let goodbye = async {
                 let last = last.into_iter().chain(counted).chain([ToLeader::Leave]);
                 let _ = send(&mut socket, last.map(Outgoing::from).collect()).await;
@@ -322,7 +322,7 @@ impl Owner {
                     if self.counted_at.elapsed() < COUNT {
                         continue;
                     }
-                    match self.count() {
+                    match self.counts_report() {
                         Some(counted) => counted.into(),
                         None => continue,
                     }
@@ -418,10 +418,10 @@ impl Owner {
     }
 
     /// What was counted since the last time, if the leader does not know it yet.
-    fn count(&mut self) -> Option<ToLeader> {
+    fn counts_report(&mut self) -> Option<ToLeader> {
         self.counted_at = Instant::now();
-        // Also for a leader that does not take it: it counts the ends of runs by itself.
-        let sums = self.counters.changes();
+        // A new interval begins even if the leader takes no counts: such a leader counts the ends of runs by itself.
+        let sums = self.counters.take_changes();
         let waiting = self.work.as_ref().map_or(0, |work| work.context.addresses.actor_stats.waiting("run"));
         if !self.takes_counts || sums.is_empty() && self.waiting == Some(waiting) {
             return None;

@@ -177,7 +177,7 @@ pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failu
         let (list, would) = if args.dry_run { ("dead", " would be repeated") } else { ("runs", "") };
         let runs = done[list].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut lines: Vec<String> = runs.map(|run| format!("run {run}{would}")).collect();
-        let refused = |run: &Value| format!("run {} is not repeated: {}", cell(run, "retryOf"), cell(run, "refused"));
+        let refused = |run: &Value| format!("run {} is refused: {}", cell(run, "retryOf"), cell(run, "refused"));
         lines.extend(done["refused"].as_array().into_iter().flatten().map(refused));
         if lines.is_empty() {
             lines.push("there are no dead runs".to_owned());
