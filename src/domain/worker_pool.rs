@@ -35,6 +35,13 @@ struct QueueKey {
 
 type Position = (Reverse<i32>, u64);
 
+/// The handler, the hash of the key, and whether it is a task (`true`) or a run of a block job.
+type StickyKey = (Arc<str>, u64, bool);
+
+fn sticky_key(request: &WorkerRequest) -> StickyKey {
+    (Arc::clone(&request.handler), request.key, request.needs_slot)
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub struct WorkerPool {
@@ -44,8 +51,8 @@ pub struct WorkerPool {
     waiting: HashMap<Requester, (QueueKey, Position)>,
     /// The worker that last got a task of this handler, for `roundRobin`.
     last: HashMap<Arc<str>, WorkerId>,
-    /// The worker that last had this key of this handler, for the strategy `sticky`.
-    sticky: HashMap<(Arc<str>, u64), WorkerId>,
+    /// The worker that last had this key, for the strategy `sticky`.
+    sticky: HashMap<StickyKey, WorkerId>,
     sequence: u64,
 }
 
@@ -139,7 +146,9 @@ impl WorkerPool {
         };
         // No waiting task can use a free slot: they were checked when the slot became free.
         if let Some(worker) = self.choose(&request, key.target, |_, member| member.used_slots) {
-            return RequestOutcome::Granted(self.grant(&request, worker));
+            let (grant, moves_key) = self.grant(&request, worker);
+            let moved = if moves_key { self.serve(worker) } else { Vec::new() };
+            return RequestOutcome::Granted { grant, moved };
         }
         let outcome = if self.suitable(&request).next().is_some() {
             RequestOutcome::Waits
@@ -216,7 +225,7 @@ impl WorkerPool {
             Strategy::Hash => all.max_by_key(|(id, _)| (rendezvous_weight(request.key, *id), *id)).map(|(id, _)| id),
             Strategy::Failover => all.min_by(|a, b| (&a.1.capacity.name, a.0).cmp(&(&b.1.capacity.name, b.0))).map(|(id, _)| id),
             Strategy::Sticky => {
-                let id = *self.sticky.get(&(Arc::clone(&request.handler), request.key))?;
+                let id = *self.sticky.get(&sticky_key(request))?;
                 self.suitable(request).any(|(other, _)| other == id && not_excluded(&id)).then_some(id)
             }
             _ => None,
@@ -278,21 +287,27 @@ impl WorkerPool {
         self.members.get(&id).map(|member| member.capacity.handlers.clone()).unwrap_or_default()
     }
 
-    fn grant(&mut self, request: &WorkerRequest, worker: WorkerId) -> Grant {
-        self.remember_choice(request, worker);
+    /// The grant, and whether the tasks that wait with the same key of `sticky` now wait for this worker, which may have slots for them.
+    fn grant(&mut self, request: &WorkerRequest, worker: WorkerId) -> (Grant, bool) {
+        let moves_key = self.remember_choice(request, worker);
         let member = self.members.get_mut(&worker).expect("it was chosen among the members");
         member.used_slots += 1;
-        Grant { requester: request.requester, worker, incarnation: member.incarnation }
+        let grant = Grant { requester: request.requester, worker, incarnation: member.incarnation };
+        if moves_key {
+            self.update_targets();
+        }
+        (grant, moves_key)
     }
 
-    /// Remembers a choice, for the strategies that depend on earlier ones.
-    fn remember_choice(&mut self, request: &WorkerRequest, worker: WorkerId) {
+    /// Remembers a choice, for the strategies that depend on earlier ones. Returns whether a key of `sticky` moves from another worker.
+    fn remember_choice(&mut self, request: &WorkerRequest, worker: WorkerId) -> bool {
         self.sequence += 1;
+        let mut moves_key = false;
         if request.settings.strategy == Strategy::Sticky {
             if self.sticky.len() >= MOST_KEYS {
                 self.sticky.clear();
             }
-            self.sticky.insert((Arc::clone(&request.handler), request.key), worker);
+            moves_key = self.sticky.insert(sticky_key(request), worker).is_some_and(|before| before != worker);
         }
         match self.last.get_mut(&request.handler) {
             Some(last) => *last = worker,
@@ -301,6 +316,7 @@ impl WorkerPool {
         if let Some(member) = self.members.get_mut(&worker) {
             member.last_used = self.sequence;
         }
+        moves_key
     }
 
     /// Grants the slots of one worker to the tasks that waited longest.
@@ -323,7 +339,8 @@ impl WorkerPool {
                 self.queues.remove(&key);
             }
             self.waiting.remove(&request.requester);
-            grants.push(self.grant(&request, id));
+            // If this moves a key, the tasks that wait with it are looked at in the next turn.
+            grants.push(self.grant(&request, id).0);
         }
         grants
     }
@@ -343,7 +360,7 @@ impl WorkerPool {
         free.into_iter().flat_map(|id| self.serve(id)).collect()
     }
 
-    /// Updates the target of tasks that wait for one worker, after a worker joined, left or changed.
+    /// Updates the target of tasks that wait for one worker, after a worker joined, left or changed, or a key of `sticky` moved.
     fn update_targets(&mut self) {
         let bound: Vec<QueueKey> = self.queues.keys().filter(|key| key.is_bound).cloned().collect();
         for key in bound {

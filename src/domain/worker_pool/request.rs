@@ -126,7 +126,12 @@ pub struct WorkerObstacle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// A slot.
-    Granted(Grant),
+    Granted {
+        /// It.
+        grant: Grant,
+        /// Slots that tasks which waited get with it: their key of the strategy `sticky` moved to the same worker.
+        moved: Vec<Grant>,
+    },
     /// It waits for a slot at a connected worker.
     Waits,
     /// It waits, and no connected worker is eligible.

@@ -41,7 +41,7 @@ fn three(slots: u32) -> WorkerPool {
 
 fn granted(outcome: RequestOutcome) -> WorkerId {
     match outcome {
-        RequestOutcome::Granted(grant) => grant.worker,
+        RequestOutcome::Granted { grant, .. } => grant.worker,
         other => panic!("{other:?}"),
     }
 }
@@ -85,6 +85,19 @@ fn sticky_stays_while_it_can() {
     assert_eq!(granted(worker_pool.request(request(10, Strategy::Sticky))), first);
     assert_eq!(worker_pool.request(request(17, Strategy::Sticky)), RequestOutcome::Waits);
     assert_eq!(worker_pool.leave(first).0.len(), 1, "it goes to another one when that one is gone");
+}
+
+#[test]
+fn tasks_that_wait_with_a_key_follow_it_to_another_worker() {
+    let mut worker_pool = three(2);
+    let first = granted(worker_pool.request(request(3, Strategy::Sticky)));
+    assert_eq!(granted(worker_pool.request(request(10, Strategy::Sticky))), first);
+    assert_eq!(worker_pool.request(request(17, Strategy::Sticky)), RequestOutcome::Waits);
+    // The first worker did not complete this one, so another worker gets it, and with it the key.
+    let again = WorkerRequest { excluded: vec![first], ..request(24, Strategy::Sticky) };
+    let RequestOutcome::Granted { grant, moved } = worker_pool.request(again) else { panic!("no grant") };
+    assert_ne!(grant.worker, first);
+    assert_eq!(moved.iter().map(|g| (g.requester.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(17, grant.worker)]);
 }
 
 #[test]
@@ -161,7 +174,7 @@ fn requests_for_a_worker_that_left_are_returned() {
 #[test]
 fn a_slot_of_an_earlier_incarnation_is_not_released() {
     let mut worker_pool = three(1);
-    let RequestOutcome::Granted(grant) = worker_pool.request(request(1, Strategy::RoundRobin)) else { panic!("no grant") };
+    let RequestOutcome::Granted { grant, .. } = worker_pool.request(request(1, Strategy::RoundRobin)) else { panic!("no grant") };
     worker_pool.leave(grant.worker);
     worker_pool.join(grant.worker, capacity(&["h"], 1), true, None);
     worker_pool.occupy(grant.worker);
@@ -225,10 +238,9 @@ proptest! {
                     let handler = if n % 3 == 0 { "g" } else { "h" };
                     let excluded = if excludes { vec![worker(1), worker(2)] } else { Vec::new() };
                     match worker_pool.request(WorkerRequest { handler: handler.into(), excluded, ..request(n, strategy) }) {
-                        RequestOutcome::Granted(grant) => { waits.remove(&n); held.push(grant); }
-                        RequestOutcome::Waits | RequestOutcome::NoWorker(_) => { waits.insert(n); }
+                        RequestOutcome::Granted { grant, moved } => { waits.remove(&n); held.push(grant); moved }
+                        RequestOutcome::Waits | RequestOutcome::NoWorker(_) => { waits.insert(n); Vec::new() }
                     }
-                    Vec::new()
                 }
                 Step::Release(i) if !held.is_empty() => {
                     let grant = held.swap_remove(i % held.len());

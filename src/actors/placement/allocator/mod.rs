@@ -119,7 +119,10 @@ impl Handler<RequestSlot> for Allocator {
         let _timed = self.guard.timed("allocator.ask");
         let requester = request.requester;
         match self.worker_pool.request(*request) {
-            RequestOutcome::Granted(grant) => task.tell(TaskEvent::Granted(requester.1, self.permit(grant.worker, grant.incarnation, ctx))),
+            RequestOutcome::Granted { grant, moved } => {
+                task.tell(TaskEvent::Granted(requester.1, self.permit(grant.worker, grant.incarnation, ctx)));
+                self.tell(moved, ctx);
+            }
             RequestOutcome::NoWorker(why) if !self.is_rebuilding => {
                 task.tell(TaskEvent::NoEligibleWorker(requester.1, why));
                 self.waiting_tasks.insert(requester, task);
