@@ -289,7 +289,7 @@ rust_tests --test it -- --skip portal --skip overview:: --skip actors:: --skip d
     --skip image:: --skip examples:: --skip ahead:: --skip polite_fleet:: \
     --skip hostile:: --skip redirect --skip real_input:: --skip agent_ --skip command_ --skip tls:: --skip http2:: --skip sockets:: \
     --skip addresses:: --skip settings:: --skip prometheus:: --skip the_page_ \
-    --skip three_brokers:: --skip postgres:: --skip postgres_failures:: --skip migrate::
+    --skip broker_failures:: --skip postgres:: --skip postgres_failures:: --skip migrate::
 
 say "all tests together"
 mapfile -t again < <(sed -nE 's/^RERUN (.*)$/\1/p' "$log" | sort -u)

@@ -1,4 +1,6 @@
 //! One binary for all tests that run the real program: a file per journey.
+//!
+//! Tests start in the order of their names. `broker_failures` takes longest, and would run alone at the end if its name came late.
 
 mod support;
 
@@ -16,6 +18,7 @@ mod backup;
 mod bad_input;
 mod block_runs_elsewhere;
 mod bounds;
+mod broker_failures;
 mod by_address;
 mod callbacks;
 mod clean_system;
@@ -110,7 +113,6 @@ mod store_copy;
 mod targets;
 mod tasks;
 mod telemetry;
-mod three_brokers;
 mod tls;
 mod tokens;
 mod turns;
