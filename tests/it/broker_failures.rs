@@ -298,16 +298,17 @@ impl Fronts {
 
     /// A call by way of one broker after the other, until it is accepted or refused for good.
     async fn call(&self, call: impl AsyncFn(&Api) -> Answer) -> Answer {
-        until("an answer", || async {
-            // A broker that hangs must not keep this one from the next.
-            let answer = tokio::time::timeout(Duration::from_secs(3), call(&self.all[self.last.get()])).await;
-            let answer = answer.ok().filter(|(status, _)| ![0, 500, 502, 503].contains(status));
-            if answer.is_none() {
-                self.last.set((self.last.get() + 1) % self.all.len());
+        let start = Instant::now();
+        loop {
+            // A broker that hangs must not keep this one from the next; but on a busy machine a broker that works may be slow.
+            let patience = Duration::from_secs(3).max(start.elapsed() / 4);
+            match tokio::time::timeout(patience, call(&self.all[self.last.get()])).await {
+                Ok((status, body)) if ![0, 500, 502, 503].contains(&status) => return (status, body),
+                answer => assert!(start.elapsed() < Duration::from_secs(180), "waited three minutes for an answer: {answer:?}"),
             }
-            answer
-        })
-        .await
+            self.last.set((self.last.get() + 1) % self.all.len());
+            pause(start).await;
+        }
     }
 }
 

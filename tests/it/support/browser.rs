@@ -194,11 +194,15 @@ impl Browser {
         self.run(&script, json!([label])).await
     }
 
-    /// What the page complained about: errors of scripts, and what its policy refused. Answers of 4xx are none.
+    /// What the page complained about: errors of scripts, and what its policy refused. Answers of 4xx are none, nor what the browser's own
+    /// pages log (`chrome://`).
     pub async fn complaints(&self) -> Vec<String> {
         let log = self.ask(Method::POST, "/se/log", &json!({ "type": "browser" })).await.expect("a log");
         let entries = log.as_array().expect("entries").iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned));
-        entries.filter(|text| !text.contains("Failed to load resource: the server responded with a status of 4")).collect()
+        let is_of_page = |text: &String| {
+            !text.starts_with("chrome://") && !text.contains("Failed to load resource: the server responded with a status of 4")
+        };
+        entries.filter(is_of_page).collect()
     }
 }
 
