@@ -4,7 +4,7 @@
 use super::alerts::{self, NewEvent};
 use super::dialect::Conn;
 use super::error::StoreError;
-use super::hot::InsertFire;
+use super::hot::{FireRun, Fired, InsertFire, InsertRow, MovePlanRow};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
 use super::runs;
@@ -89,6 +89,24 @@ impl WriteOp for WriteFires {
     type Output = Vec<Run>;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<Run>, StoreError> {
+        let made = self.write_rows(tx)?;
+        if made.iter().any(|run: &Run| run.queued) {
+            // The ends of these runs decide which queued run follows.
+            runs::follow_open(tx.conn, self.job_id)?;
+        }
+        alerts::insert_all(tx.conn, &self.events)?;
+        Ok(made)
+    }
+}
+
+impl WriteFires {
+    /// Writes plan, rows and runs; returns the new runs.
+    fn write_rows(&self, tx: &mut Tx<'_>) -> Result<Vec<Run>, StoreError> {
+        if let (Conn::Postgres(_), [row], None) = (&mut *tx.conn, self.rows.as_slice(), self.rewind)
+            && let Outcome::Fired(new) = &row.outcome
+        {
+            return self.write_run(tx.conn, row, new);
+        }
         plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
         if let Some(after) = self.rewind {
             let later = fire::table.filter(fire::job_id.eq(self.job_id)).filter(fire::planned_at.gt(after));
@@ -104,12 +122,22 @@ impl WriteOp for WriteFires {
                 made.push(runs::insert_run(tx, new, Some(row.planned_at), None)?);
             }
         }
-        if made.iter().any(|run: &Run| run.queued) {
-            // The ends of these runs decide which queued run follows.
-            runs::follow_open(tx.conn, self.job_id)?;
-        }
-        alerts::insert_all(tx.conn, &self.events)?;
         Ok(made)
+    }
+
+    /// Almost all decisions make one run. With PostgreSQL one statement writes all of it: each statement is a message and an answer.
+    fn write_run(&self, conn: &mut Conn, row: &NewFire, new: &Run) -> Result<Vec<Run>, StoreError> {
+        let run = Run { planned_at: Some(row.planned_at), ..new.clone() };
+        let statement = FireRun {
+            plan: MovePlanRow::new(self.job_id, &self.was, &self.state, self.next_at),
+            fire: new_row(self.job_id, self.version, row, self.now),
+            run: InsertRow { run: &run, idempotency_key: None },
+        };
+        let fired: Fired = statement.get_result(conn)?;
+        if !fired.is_moved {
+            return Err(plans::refusal(conn, self.job_id)?);
+        }
+        Ok(fired.no.map(|no| Run { no, owner: fired.owner, ..run }).into_iter().collect())
     }
 }
 
@@ -293,11 +321,14 @@ pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: I
 
 /// Inserts a row; returns whether it is new. An existing row does not change.
 pub(super) fn insert_fire(conn: &mut Conn, job: JobId, version: i64, row: &NewFire, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(new_row(job, version, row, now).execute(conn)? == 1)
+}
+
+fn new_row(job_id: JobId, version: i64, row: &NewFire, now: Timestamp) -> InsertFire<'_> {
     let run = match &row.outcome {
         Outcome::Fired(run) => Some(run.identity),
         Outcome::Merged(run) => *run,
         Outcome::Skipped | Outcome::Missed => None,
     };
-    let row = InsertFire { job_id: job, row, run, instants: row.instants as i64, version, now };
-    Ok(row.execute(conn)? == 1)
+    InsertFire { job_id, row, run, instants: row.instants as i64, version, now }
 }

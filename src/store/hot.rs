@@ -12,8 +12,8 @@ pub(super) mod many;
 mod runs;
 
 pub(super) use blocks::{Acknowledge, Answer};
-pub(super) use fires::{InsertFire, MovePlanRow};
-pub(super) use runs::{BeginRow, FinishRow, FinishTaskRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
+pub(super) use fires::{FireRun, Fired, InsertFire, MovePlanRow};
+pub(super) use runs::{BeginRow, FinishRow, FinishTaskRow, InsertRow, StartReturnedRow, StateRow};
 
 /// Writes the text of a statement, alternating with its parameters.
 macro_rules! statement {

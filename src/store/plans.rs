@@ -101,11 +101,13 @@ pub(super) fn move_plan(
     state: &PlanState,
     next_at: Option<Timestamp>,
 ) -> Result<(), StoreError> {
-    if MovePlanRow::new(job, was, state, next_at).execute(conn)? == 1 {
-        return Ok(());
-    }
+    if MovePlanRow::new(job, was, state, next_at).execute(conn)? == 1 { Ok(()) } else { Err(refusal(conn, job)?) }
+}
+
+/// Why the plan of a job was not advanced.
+pub(super) fn refusal(conn: &mut Conn, job: JobId) -> Result<StoreError, StoreError> {
     let found = plan::table.find(job).select(plan::fires).get_result::<i64>(conn).optional()?;
-    Err(found.map_or(StoreError::NotFound, |_| StoreError::Conflict("plan".into())))
+    Ok(found.map_or(StoreError::NotFound, |_| StoreError::Conflict("plan".into())))
 }
 
 pub(super) fn insert_plan(conn: &mut Conn, job: JobId, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {

@@ -1,11 +1,11 @@
 //! Runs.
 
 use super::columns::{block_keys, damaged, stored};
-use super::dialect::{self, Conn};
+use super::dialect::Conn;
 use super::error::StoreError;
 use super::failures::Marks;
 use super::fires::{self, NewFire, Outcome};
-use super::hot::{FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
+use super::hot::{FinishRow, InsertRow, StartReturnedRow, StateRow};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
 use super::schema::{KEY_IS, run};
@@ -232,16 +232,14 @@ impl WriteOp for FinishRun {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        if FinishRow::new(self).execute(tx.conn)? == 0 {
-            return tx.refuse_epoch(self.no);
-        }
+        let Some(follows) = FinishRow::new(self).apply(tx.conn)? else { return tx.refuse_epoch(self.no) };
         // A successful run has no unacknowledged results; for the others check the blocks.
         if self.state != RunState::Success {
             for (segment, packs) in results::unacknowledged(tx.conn, block_keys(self.no))? {
                 tx.settlement.release(segment, packs);
             }
         }
-        Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
+        Ok(follows)
     }
 }
 
@@ -276,13 +274,8 @@ pub(super) fn insert_run(
     idempotency_key: Option<&str>,
 ) -> Result<Run, StoreError> {
     let run = Run { planned_at, ..new.clone() };
-    InsertRow { run: &run, idempotency_key }.execute(tx.conn)?;
-    if run.owner.is_some() {
-        let stored = run::table.filter(run::identity.eq(run.identity)).select((run::no, run::owner));
-        let (no, owner) = stored.get_result(tx.conn)?;
-        return Ok(Run { no, owner, ..run });
-    }
-    Ok(Run { no: dialect::last_inserted(tx.conn)?, ..run })
+    let (no, owner) = InsertRow { run: &run, idempotency_key }.apply(tx.conn)?;
+    Ok(Run { no, owner, ..run })
 }
 
 stored! {

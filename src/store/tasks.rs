@@ -2,7 +2,7 @@
 
 use super::attempts::{self, AttemptRow};
 use super::error::StoreError;
-use super::hot::{FinishTaskRow, FollowRow};
+use super::hot::FinishTaskRow;
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job_data, run, run_instance};
@@ -113,13 +113,12 @@ impl WriteOp for FinishTask {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        if (FinishTaskRow { end: self, failures: i64::from(self.failures) }).execute(tx.conn)? == 0 {
-            return tx.refuse_epoch(self.no);
-        }
+        let row = FinishTaskRow { end: self, failures: i64::from(self.failures) };
+        let Some(follows) = row.apply(tx.conn)? else { return tx.refuse_epoch(self.no) };
         if let Some((job, identity, data)) = &self.data {
             super::job_data::put(tx.conn, *job, data, super::job_data::Left::Run(*identity), self.now)?;
         }
-        Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
+        Ok(follows)
     }
 }
 

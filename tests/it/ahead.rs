@@ -50,7 +50,7 @@ fn it_begins_when_its_time_has_come() {
         let job = once(&api, "it.Ahead", 2_000).await;
         let run = ahead(&api, &job).await;
         let planned = millis(&run["plannedAt"]);
-        let is_ahead = run["notBefore"] == run["plannedAt"] && (1..=900).contains(&(planned - millis(&run["creationTime"])));
+        let is_ahead = run["notBefore"] == run["plannedAt"] && (1..=1_900).contains(&(planned - millis(&run["creationTime"])));
         assert!(is_ahead || now() >= planned, "{run}");
         let identity = run["identity"].as_str().expect("an id").to_owned();
         let (_, why) = api.get(&format!("/api/v1/runs/{identity}/why")).await;
@@ -90,7 +90,7 @@ fn what_comes_in_between_comes_first() {
         let api = Api::new(&broker.url);
         let mut worker = Worker::watch(&api, &id(), &["it.Off", "it.On", "it.Old", "it.New", "it.Hand"]).await;
         let mut in_time = 0;
-        // It is seen only if it is done within the 900 ms.
+        // It is seen only if it is done within the 1.9 s.
         while in_time < 2 {
             let off = once(&api, "it.Off", 1_500).await;
             let on = once(&api, "it.On", 1_500).await;

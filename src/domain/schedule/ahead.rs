@@ -8,8 +8,9 @@ use super::plan::{Plan, PlanState};
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
 
-/// How long before its time a fire may be decided, in milliseconds. This is enough for some ten thousand fires at one time.
-pub const AHEAD_MS: i64 = 900;
+/// How long before its time a fire may be decided, in milliseconds. This is enough for some ten thousand fires at one time with PostgreSQL on
+/// the same two processors, and for more with SQLite.
+pub const AHEAD_MS: i64 = 1_900;
 /// The minimum gap to the next fire: a job must not have more than one run that has not begun, and a job with short intervals must
 /// not have fires that are decided already and would have to be made up for.
 const SHORTEST_GAP_MS: i64 = 2 * AHEAD_MS;

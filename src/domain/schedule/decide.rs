@@ -10,7 +10,7 @@ const MOST_INSTANTS: usize = 100_000;
 /// Maximum number of fires per step that get a row each; earlier ones share a row with a count.
 const MOST_ROWS: usize = 500;
 /// If the clock went back by less, the decision waits; if by more, decisions for the repeated time are withdrawn.
-pub const SMALL_STEP_MS: i64 = 1_000;
+pub const SMALL_STEP_MS: i64 = 2_000;
 
 /// The unfinished runs of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

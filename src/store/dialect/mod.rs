@@ -312,9 +312,9 @@ pub(in crate::store) fn turn(conn: &mut Conn, owner: Option<BrokerId>) -> Result
     }
 }
 
-/// The id of the row that this connection inserted last.
-pub(in crate::store) fn last_inserted(conn: &mut Conn) -> Result<i64, StoreError> {
-    Ok(LastInserted.get_result(conn)?)
+/// The id of the row that this connection to a file inserted last. PostgreSQL has `RETURNING` for that.
+pub(in crate::store) fn last_inserted(conn: &mut Conn) -> QueryResult<i64> {
+    LastInserted.get_result(conn)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -322,10 +322,7 @@ struct LastInserted;
 
 impl QueryFragment<Database> for LastInserted {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
-        out.push_sql(match out.backend() {
-            MultiBackend::Sqlite(_) => "SELECT last_insert_rowid()",
-            MultiBackend::Postgres(_) => "SELECT lastval()",
-        });
+        out.push_sql("SELECT last_insert_rowid()");
         Ok(())
     }
 }

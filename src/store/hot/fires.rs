@@ -2,14 +2,14 @@
 
 use super::super::dialect::Database;
 use super::super::fires::NewFire;
-use super::{kept, statement};
-use crate::domain::ids::{Identity, JobId};
+use super::{InsertRow, kept, statement};
+use crate::domain::ids::{BrokerId, Identity, JobId};
 use crate::domain::schedule::PlanState;
 use crate::domain::time::Timestamp;
 use diesel::connection::Connection;
 use diesel::prelude::*;
-use diesel::query_builder::{AstPass, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
 /// Inserts a row of the ledger. Changes no row if one exists for this time.
 #[derive(Debug)]
@@ -22,11 +22,13 @@ pub(in crate::store) struct InsertFire<'a> {
     pub(in crate::store) now: Timestamp,
 }
 
-impl QueryFragment<Database> for InsertFire<'_> {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+impl InsertFire<'_> {
+    const INTO: &'static str = "INSERT INTO fire (job_id, planned_at, kind, verdict, rule, reason, run_identity, version, planned_until, \
+                                instants, creation_time) ";
+
+    fn values<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "INSERT INTO fire (job_id, planned_at, kind, verdict, rule, reason, run_identity, version, planned_until, instants, \
-             creation_time) VALUES (", Text = &self.job_id;
+            "", Text = &self.job_id;
             ", ", BigInt = &self.row.planned_at;
             ", ", Text = &self.row.kind;
             ", ", Text = self.row.outcome.verdict();
@@ -37,8 +39,17 @@ impl QueryFragment<Database> for InsertFire<'_> {
             ", ", BigInt = &self.row.planned_until;
             ", ", BigInt = &self.instants;
             ", ", BigInt = &self.now;
-            ") ON CONFLICT DO NOTHING";
         )
+    }
+}
+
+impl QueryFragment<Database> for InsertFire<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        out.push_sql(Self::INTO);
+        out.push_sql("VALUES (");
+        self.values(out.reborrow())?;
+        out.push_sql(") ON CONFLICT DO NOTHING");
+        Ok(())
     }
 }
 
@@ -87,3 +98,47 @@ impl QueryFragment<Database> for MovePlanRow<'_> {
 }
 
 kept!(MovePlanRow<'_>);
+
+/// A fire that makes a run, in one message to PostgreSQL: advances the plan of the job, inserts the row of the ledger if the plan was in
+/// the expected state, and the run if the row is new.
+#[derive(Debug)]
+pub(in crate::store) struct FireRun<'a> {
+    pub(in crate::store) plan: MovePlanRow<'a>,
+    pub(in crate::store) fire: InsertFire<'a>,
+    pub(in crate::store) run: InsertRow<'a>,
+}
+
+/// What a [`FireRun`] has changed.
+#[derive(Debug, Queryable)]
+pub(in crate::store) struct Fired {
+    pub(in crate::store) is_moved: bool,
+    /// The number of the new run.
+    pub(in crate::store) no: Option<i64>,
+    /// Its owner.
+    pub(in crate::store) owner: Option<BrokerId>,
+}
+
+impl QueryFragment<Database> for FireRun<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        out.push_sql("WITH moved AS (");
+        self.plan.walk_ast(out.reborrow())?;
+        out.push_sql(" RETURNING job_id), fired AS (");
+        out.push_sql(InsertFire::INTO);
+        out.push_sql("SELECT ");
+        self.fire.values(out.reborrow())?;
+        out.push_sql(" FROM moved ON CONFLICT DO NOTHING RETURNING job_id), made AS (");
+        out.push_sql(InsertRow::INTO);
+        out.push_sql("SELECT ");
+        self.run.values(out.reborrow())?;
+        out.push_sql(
+            " FROM fired RETURNING no, owner) SELECT EXISTS (SELECT 1 FROM moved), (SELECT no FROM made), (SELECT owner FROM made)",
+        );
+        Ok(())
+    }
+}
+
+impl Query for FireRun<'_> {
+    type SqlType = (Bool, Nullable<BigInt>, Nullable<Text>);
+}
+
+kept!(FireRun<'_>);

@@ -1,30 +1,69 @@
 //! Statements for the row of a run, from creation to end.
 
-use super::super::dialect::Database;
+use super::super::dialect::{Conn, Database, last_inserted};
 use super::super::run_settling::BeginRun;
 use super::super::runs::{FinishRun, SetRunState, SetStartReturned};
+use super::super::schema::run;
 use super::super::tasks::FinishTask;
 use super::{kept, statement};
+use crate::domain::ids::BrokerId;
 use crate::domain::run::Run;
 use diesel::connection::Connection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 
-/// A new run, in its first attempt and under the first epoch. Its number is queried afterwards: SQLite keeps a journal for every
-/// `INSERT` with `RETURNING` that may find a duplicate.
+/// A statement that also returns columns of its row. PostgreSQL answers with them, so they cost no second message. With SQLite they are
+/// read afterwards, which is cheaper there: it creates a table in memory for `RETURNING`, and keeps a journal for an `INSERT` with it that may
+/// find a duplicate.
+macro_rules! returning {
+    ($name:ident, $statement:ident, $columns:literal, $types:ty) => {
+        #[derive(Debug)]
+        struct $name<'a>($statement<'a>);
+
+        impl QueryFragment<Database> for $name<'_> {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+                self.0.walk_ast(out.reborrow())?;
+                out.push_sql(concat!(" RETURNING ", $columns));
+                Ok(())
+            }
+        }
+
+        impl Query for $name<'_> {
+            type SqlType = $types;
+        }
+
+        kept!($name<'_>);
+    };
+}
+
+/// A new run, in its first attempt and under the first epoch.
 #[derive(Debug)]
 pub(in crate::store) struct InsertRow<'a> {
     pub(in crate::store) run: &'a Run,
     pub(in crate::store) idempotency_key: Option<&'a str>,
 }
 
-impl QueryFragment<Database> for InsertRow<'_> {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+impl InsertRow<'_> {
+    /// Inserts it. Returns its number and its owner.
+    pub(in crate::store) fn apply(self, conn: &mut Conn) -> QueryResult<(i64, Option<BrokerId>)> {
+        if let Conn::Postgres(_) = conn {
+            return InsertReturning(self).get_result(conn);
+        }
+        let wants_owner = self.run.owner.is_some();
+        self.execute(conn)?;
+        let no = last_inserted(conn)?;
+        let owner = if wants_owner { run::table.find(no).select(run::owner).get_result(conn)? } else { None };
+        Ok((no, owner))
+    }
+
+    pub(super) const INTO: &'static str = "INSERT INTO run (start_returned, block_times, success, error, total, attempt, identity, job_id, job_name, class_name, \
+         arguments, state, reason, priority, download, queue, epoch, trace_id, planned_at, creation_time, finish_time, kind, rules, \
+         not_before, follow, retry_of, idempotency_key, queued, owner) ";
+
+    pub(super) fn values<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "INSERT INTO run (start_returned, block_times, success, error, total, attempt, identity, job_id, job_name, class_name, \
-             arguments, state, reason, priority, download, queue, epoch, trace_id, planned_at, creation_time, finish_time, kind, rules, \
-             not_before, follow, retry_of, idempotency_key, queued, owner) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.run.identity;
+            "FALSE, 0, 0, 0, 0, 1, ", Text = &self.run.identity;
             ", ", Text = &self.run.job_id;
             ", ", Text = &self.run.job_name;
             ", ", Text = &self.run.class_name;
@@ -47,12 +86,42 @@ impl QueryFragment<Database> for InsertRow<'_> {
             ", ", Nullable<Text> = &self.idempotency_key;
             ", ", Bool = &self.run.queued;
             ", (SELECT broker FROM run_owner WHERE broker = ", Nullable<Text> = &self.run.owner;
-            "))";
+            ")";
         )
     }
 }
 
+impl QueryFragment<Database> for InsertRow<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        out.push_sql(Self::INTO);
+        out.push_sql("VALUES (");
+        self.values(out.reborrow())?;
+        out.push_sql(")");
+        Ok(())
+    }
+}
+
 kept!(InsertRow<'_>);
+returning!(InsertReturning, InsertRow, "no, owner", (BigInt, Nullable<Text>));
+
+macro_rules! ends_run {
+    ($name:ident, $returning:ident) => {
+        impl $name<'_> {
+            /// Stores the end. Returns whether the job must be notified of it; `None` if the run is not owned under this epoch.
+            pub(in crate::store) fn apply(self, conn: &mut Conn) -> QueryResult<Option<bool>> {
+                if let Conn::Postgres(_) = conn {
+                    return $returning(self).get_result(conn).optional();
+                }
+                let end = self.end;
+                let is_ended = self.execute(conn)? == 1;
+                Ok(if is_ended { Some(end.follow || FollowRow(end.no).get_result(conn)?) } else { None })
+            }
+        }
+
+        kept!($name<'_>);
+        returning!($returning, $name, "follow", Bool);
+    };
+}
 
 /// The end of a run.
 #[derive(Debug)]
@@ -89,7 +158,7 @@ impl QueryFragment<Database> for FinishRow<'_> {
     }
 }
 
-kept!(FinishRow<'_>);
+ends_run!(FinishRow, FinishReturning);
 
 /// The end of a task.
 #[derive(Debug)]
@@ -116,18 +185,11 @@ impl QueryFragment<Database> for FinishTaskRow<'_> {
     }
 }
 
-kept!(FinishTaskRow<'_>);
+ends_run!(FinishTaskRow, FinishTaskReturning);
 
-/// Whether the job of a run must be notified of its end.
+/// Whether the job of the run with this number must be notified of its end.
 #[derive(Debug)]
-pub(in crate::store) struct FollowRow(i64);
-
-impl FollowRow {
-    /// For the run with this number.
-    pub(in crate::store) fn of(conn: &mut super::super::dialect::Conn, no: i64) -> QueryResult<bool> {
-        Self(no).get_result(conn)
-    }
-}
+struct FollowRow(i64);
 
 impl QueryFragment<Database> for FollowRow {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {

@@ -66,9 +66,15 @@ fn an_instant_that_is_in_the_ledger_makes_no_second_run() {
         let first = fire(was, &[5, 6]).await.expect("written");
         assert_eq!(first.iter().map(|run| run.planned_at).collect::<Vec<_>>(), [Some(Timestamp(5)), Some(Timestamp(6))]);
         assert_eq!(fire(was, &[7]).await, Err(StoreError::Conflict("plan".into())), "the plan went on");
-        let second = fire(moved(was, 1), &[5, 6, 8]).await.expect("written");
+        assert_eq!(fire(moved(was, 1), &[6]).await, Ok(Vec::new()), "it has a run");
+        let was = moved(moved(was, 1), 2);
+        let mut second = fire(was, &[5, 6, 8]).await.expect("written");
         assert_eq!(second.iter().map(|run| run.planned_at).collect::<Vec<_>>(), [Some(Timestamp(8))]);
         assert!(second[0].no > first[1].no, "a number of its own");
+        let alone = fire(moved(was, 3), &[9]).await.expect("written");
+        assert_eq!(alone.iter().map(|run| run.planned_at).collect::<Vec<_>>(), [Some(Timestamp(9))]);
+        assert!(alone[0].no > second[0].no, "a number of its own");
+        second.extend(alone);
         for run in first.iter().chain(&second) {
             assert_eq!(store.read(GetRun(run.identity)).await, Ok(Some(run.clone())));
             let fire = FireOf { job_id: made.id, planned_at: run.planned_at.expect("planned") };

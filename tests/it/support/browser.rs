@@ -70,11 +70,15 @@ impl Browser {
             "--disable-component-update",
             "--disable-sync",
             "--no-proxy-server",
+            // Two pages of the browser's own that each start would load.
+            "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
             "--window-size=1280,1000",
         ];
         let mut args: Vec<String> = flags.map(str::to_owned).to_vec();
         args.push(format!("--user-data-dir={}", profile.path().display()));
-        let options = json!({ "goog:chromeOptions": { "args": args }, "goog:loggingPrefs": { "browser": "ALL" } });
+        // Instead of the page for a new tab, which takes as long as a page of the portal.
+        let start = json!({ "session": { "restore_on_startup": 4, "startup_urls": ["about:blank"] } });
+        let options = json!({ "goog:chromeOptions": { "args": args, "prefs": start }, "goog:loggingPrefs": { "browser": "ALL" } });
         let mut browser = Self { client, session: format!("{url}/session"), _driver: driver, profile };
         let made = browser.ask(Method::POST, "", &json!({ "capabilities": { "alwaysMatch": options } })).await;
         let made = made.unwrap_or_else(|problem| panic!("no browser starts: {problem}"));
