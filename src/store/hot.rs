@@ -1,7 +1,8 @@
 //! Hand-written statements for every block, fire and run. diesel parses an `UPDATE` each time it runs, and builds the text of an
 //! `INSERT` each time; these statements have a fixed text per type.
 //!
-//! Almost none of them returns rows: for `RETURNING`, SQLite creates a table in memory each time.
+//! With SQLite almost none of them returns rows: it creates a table in memory for `RETURNING` each time. With PostgreSQL each statement is a
+//! message and an answer, so there a statement does as much as it can.
 //!
 //! A statement that changes a row only if it has the expected state checks that in its `WHERE`; only if no row changed does the
 //! caller look for the reason.
