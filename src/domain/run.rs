@@ -5,7 +5,7 @@ use super::ids::{BrokerId, Identity, JobId, Seq, WorkerId};
 #[cfg(feature = "broker")]
 use super::job::JobKind;
 #[cfg(feature = "broker")]
-use super::schedule::AHEAD_MS;
+use super::schedule::SMALL_STEP_MS;
 #[cfg(feature = "broker")]
 use super::settings::{DownloadSettings, QueueSettings};
 #[cfg(feature = "broker")]
@@ -351,7 +351,7 @@ impl Run {
     pub fn pause(&self, now: Timestamp) -> Pause {
         let ms = self.not_before.map_or(0, |at| at.since_ms(now));
         let retries = self.rules.retry.as_ref().map_or(0, |retry| retry.max_delay.saturating_mul(2));
-        let most = if self.is_ahead() { AHEAD_MS } else { (retries as i64).max(LONGEST_LOST_PAUSE_MS) };
+        let most = if self.is_ahead() { SMALL_STEP_MS } else { (retries as i64).max(LONGEST_LOST_PAUSE_MS) };
         match u64::try_from(ms) {
             Ok(0) | Err(_) => Pause::None,
             Ok(_) if ms > most => Pause::FromLater,

@@ -90,7 +90,7 @@ fn what_comes_in_between_comes_first() {
         let api = Api::new(&broker.url);
         let mut worker = Worker::watch(&api, &id(), &["it.Off", "it.On", "it.Old", "it.New", "it.Hand"]).await;
         let mut in_time = 0;
-        // It is seen only if it is done within the 1.9 s.
+        // It is seen only if it is done before the time comes.
         while in_time < 2 {
             let off = once(&api, "it.Off", 1_500).await;
             let on = once(&api, "it.On", 1_500).await;

@@ -39,7 +39,7 @@ fn a_run_that_was_made_ahead_for_another_broker_is_withdrawn() {
         let brokers = Brokers::start(2).await;
         let (api, owner) = (brokers.api(0), brokers.id(1).await);
         let mut worker = Watcher::watch(&brokers.api(1), &id(), &["it.Gone", "it.Last"]).await;
-        // It is seen only if it is done within the 1.9 s.
+        // It is seen only if it is done before the time comes.
         let mut left = vec!["disable", "delete", "change"];
         while let Some(what) = left.last().copied() {
             let job = once(&api, "it.Gone", 1_500).await;

@@ -356,7 +356,7 @@ fn an_attempt_that_the_previous_leader_may_send_is_not_sent_at_its_time() {
 
 #[test]
 fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
-    // At most a second ahead.
+    // At most two seconds ahead.
     for (ms, is_withdrawn) in [(900, true), (-1, false)] {
         on_stage(
             JobKind::Task,

@@ -127,9 +127,9 @@ pub struct WorkerObstacle {
 pub enum RequestOutcome {
     /// A slot.
     Granted {
-        /// It.
+        /// The slot of this request.
         grant: Grant,
-        /// Slots that tasks which waited get with it: their key of the strategy `sticky` moved to the same worker.
+        /// Grants to tasks that waited with the same key of the strategy `sticky`, which moved to this worker.
         moved: Vec<Grant>,
     },
     /// It waits for a slot at a connected worker.
