@@ -13,12 +13,13 @@ use super::task::{Strategy, TaskSettings};
 use super::worker::NotEligible;
 use request::Member;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Maximum number of keys that the strategy `sticky` remembers; beyond that it starts over.
-const MOST_KEYS: usize = 100_000;
+const MOST_KEYS: usize = if cfg!(test) { 10 } else { 100_000 };
 
 /// The common properties of the tasks in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +50,8 @@ pub struct WorkerPool {
     queues: BTreeMap<QueueKey, BTreeMap<Position, WorkerRequest>>,
     /// The queue and position of each waiting instance.
     waiting: HashMap<Requester, (QueueKey, Position)>,
+    /// The waiting instances of the strategy `sticky`, by key.
+    waiting_by_key: HashMap<StickyKey, BTreeSet<Requester>>,
     /// The worker that last got a task of this handler, for `roundRobin`.
     last: HashMap<Arc<str>, WorkerId>,
     /// The worker that last had this key, for the strategy `sticky`.
@@ -135,19 +138,11 @@ impl WorkerPool {
     /// Requests a worker for a task. Without a grant the task waits from now on.
     pub fn request(&mut self, request: WorkerRequest) -> RequestOutcome {
         self.withdraw(request.requester);
-        let target = self.target(&request);
-        let key = QueueKey {
-            handler: Arc::clone(&request.handler),
-            group: request.settings.group.clone(),
-            version: request.settings.version.clone(),
-            tags: request.settings.tags.clone(),
-            is_bound: matches!(request.settings.strategy, Strategy::Hash | Strategy::Failover | Strategy::Sticky),
-            target: target.or(request.only),
-        };
         // No waiting task can use a free slot: they were checked when the slot became free.
-        if let Some(worker) = self.choose(&request, key.target, |_, member| member.used_slots) {
-            let (grant, moves_key) = self.grant(&request, worker);
-            let moved = if moves_key { self.serve(worker) } else { Vec::new() };
+        let target = self.target(&request).or(request.only);
+        if let Some(worker) = self.choose(&request, target, |_, member| member.used_slots) {
+            let (grant, frees_others) = self.grant(&request, worker);
+            let moved = if frees_others { self.serve_all() } else { Vec::new() };
             return RequestOutcome::Granted { grant, moved };
         }
         let outcome = if self.suitable(&request).next().is_some() {
@@ -156,22 +151,48 @@ impl WorkerPool {
             RequestOutcome::NoWorker(self.not_eligible(&request.handler))
         };
         self.sequence += 1;
-        let position = (Reverse(request.priority), self.sequence);
-        self.waiting.insert(request.requester, (key.clone(), position));
-        self.queues.entry(key).or_default().insert(position, request);
+        self.enqueue((Reverse(request.priority), self.sequence), request);
         outcome
     }
 
     /// Withdraws a request.
     pub fn withdraw(&mut self, requester: Requester) {
-        if let Some((key, position)) = self.waiting.remove(&requester)
-            && let Some(queue) = self.queues.get_mut(&key)
+        self.dequeue(requester);
+    }
+
+    fn enqueue(&mut self, position: Position, request: WorkerRequest) {
+        let settings = &request.settings;
+        let key = QueueKey {
+            handler: Arc::clone(&request.handler),
+            group: settings.group.clone(),
+            version: settings.version.clone(),
+            tags: settings.tags.clone(),
+            is_bound: matches!(settings.strategy, Strategy::Hash | Strategy::Failover | Strategy::Sticky),
+            target: self.target(&request).or(request.only),
+        };
+        if settings.strategy == Strategy::Sticky {
+            self.waiting_by_key.entry(sticky_key(&request)).or_default().insert(request.requester);
+        }
+        self.waiting.insert(request.requester, (key.clone(), position));
+        self.queues.entry(key).or_default().insert(position, request);
+    }
+
+    fn dequeue(&mut self, requester: Requester) -> Option<(Position, WorkerRequest)> {
+        let (key, position) = self.waiting.remove(&requester)?;
+        let queue = self.queues.get_mut(&key)?;
+        let request = queue.remove(&position)?;
+        if queue.is_empty() {
+            self.queues.remove(&key);
+        }
+        if request.settings.strategy == Strategy::Sticky
+            && let Entry::Occupied(mut same_key) = self.waiting_by_key.entry(sticky_key(&request))
         {
-            queue.remove(&position);
-            if queue.is_empty() {
-                self.queues.remove(&key);
+            same_key.get_mut().remove(&requester);
+            if same_key.get().is_empty() {
+                same_key.remove();
             }
         }
+        Some((position, request))
     }
 
     /// All workers that are suitable for a handler, by name: those of a broadcast. At least one.
@@ -287,28 +308,19 @@ impl WorkerPool {
         self.members.get(&id).map(|member| member.capacity.handlers.clone()).unwrap_or_default()
     }
 
-    /// The grant, and whether the tasks that wait with the same key of `sticky` now wait for this worker, which may have slots for them.
+    /// The grant, and whether tasks that wait may have other free slots now.
     fn grant(&mut self, request: &WorkerRequest, worker: WorkerId) -> (Grant, bool) {
-        let moves_key = self.remember_choice(request, worker);
+        let frees_others = self.remember_choice(request, worker);
         let member = self.members.get_mut(&worker).expect("it was chosen among the members");
         member.used_slots += 1;
-        let grant = Grant { requester: request.requester, worker, incarnation: member.incarnation };
-        if moves_key {
-            self.update_targets();
-        }
-        (grant, moves_key)
+        (Grant { requester: request.requester, worker, incarnation: member.incarnation }, frees_others)
     }
 
-    /// Remembers a choice, for the strategies that depend on earlier ones. Returns whether a key of `sticky` moves from another worker.
+    /// Remembers a choice, for the strategies that depend on earlier ones. Returns whether tasks of the strategy `sticky` that wait for
+    /// another worker no longer do so.
     fn remember_choice(&mut self, request: &WorkerRequest, worker: WorkerId) -> bool {
         self.sequence += 1;
-        let mut moves_key = false;
-        if request.settings.strategy == Strategy::Sticky {
-            if self.sticky.len() >= MOST_KEYS {
-                self.sticky.clear();
-            }
-            moves_key = self.sticky.insert(sticky_key(request), worker).is_some_and(|before| before != worker);
-        }
+        let frees_others = request.settings.strategy == Strategy::Sticky && self.remember_key(sticky_key(request), worker);
         match self.last.get_mut(&request.handler) {
             Some(last) => *last = worker,
             None => drop(self.last.insert(Arc::clone(&request.handler), worker)),
@@ -316,31 +328,45 @@ impl WorkerPool {
         if let Some(member) = self.members.get_mut(&worker) {
             member.last_used = self.sequence;
         }
-        moves_key
+        frees_others
     }
 
-    /// Grants the slots of one worker to the tasks that waited longest.
+    /// See [`WorkerPool::remember_choice`].
+    fn remember_key(&mut self, key: StickyKey, worker: WorkerId) -> bool {
+        let starts_over = self.sticky.len() >= MOST_KEYS && !self.sticky.contains_key(&key);
+        if starts_over {
+            self.sticky.clear();
+        }
+        let same_key: Vec<Requester> = self.waiting_by_key.get(&key).into_iter().flatten().copied().collect();
+        let before = self.sticky.insert(key, worker);
+        if starts_over {
+            self.update_targets();
+        } else if before != Some(worker) {
+            self.update_target(same_key);
+        }
+        starts_over || before.is_some_and(|before| before != worker)
+    }
+
+    /// Grants the slots of one worker to the tasks that waited longest, and then those of others that this has made usable.
     fn serve(&mut self, id: WorkerId) -> Vec<Grant> {
         let mut grants = Vec::new();
+        let mut frees_others = false;
         while self.members.get(&id).is_some_and(|member| member.has_slot(true)) {
             let member = &self.members[&id];
             let first = self
                 .queues
                 .iter()
                 .filter(|(key, _)| key.target.is_none_or(|target| target == id) && member.watches(&key.handler))
-                .filter_map(|(key, queue)| {
-                    let (position, _) = queue.iter().find(|(_, request)| self.may_have_slot_of(request, id))?;
-                    Some((*position, key))
-                })
-                .min_by_key(|(position, _)| *position);
-            let Some((position, key)) = first.map(|(position, key)| (position, key.clone())) else { break };
-            let request = self.queues.get_mut(&key).and_then(|queue| queue.remove(&position)).expect("it was found there");
-            if self.queues.get(&key).is_some_and(BTreeMap::is_empty) {
-                self.queues.remove(&key);
-            }
-            self.waiting.remove(&request.requester);
-            // If this moves a key, the tasks that wait with it are looked at in the next turn.
-            grants.push(self.grant(&request, id).0);
+                .filter_map(|(_, queue)| queue.iter().find(|(_, request)| self.may_have_slot_of(request, id)))
+                .min_by_key(|(position, _)| **position);
+            let Some(requester) = first.map(|(_, request)| request.requester) else { break };
+            let (_, request) = self.dequeue(requester).expect("it was found there");
+            let (grant, frees) = self.grant(&request, id);
+            grants.push(grant);
+            frees_others |= frees;
+        }
+        if frees_others {
+            grants.extend(self.serve_all());
         }
         grants
     }
@@ -360,14 +386,17 @@ impl WorkerPool {
         free.into_iter().flat_map(|id| self.serve(id)).collect()
     }
 
-    /// Updates the target of tasks that wait for one worker, after a worker joined, left or changed, or a key of `sticky` moved.
+    /// Updates the target of all tasks that wait for one worker, after a worker joined, left or changed.
     fn update_targets(&mut self) {
-        let bound: Vec<QueueKey> = self.queues.keys().filter(|key| key.is_bound).cloned().collect();
-        for key in bound {
-            for (position, request) in self.queues.remove(&key).unwrap_or_default() {
-                let key = QueueKey { target: self.target(&request).or(request.only), ..key.clone() };
-                self.waiting.insert(request.requester, (key.clone(), position));
-                self.queues.entry(key).or_default().insert(position, request);
+        let bound = self.queues.iter().filter(|(key, _)| key.is_bound).flat_map(|(_, queue)| queue.values());
+        let bound: Vec<Requester> = bound.map(|request| request.requester).collect();
+        self.update_target(bound);
+    }
+
+    fn update_target(&mut self, of: Vec<Requester>) {
+        for requester in of {
+            if let Some((position, request)) = self.dequeue(requester) {
+                self.enqueue(position, request);
             }
         }
     }

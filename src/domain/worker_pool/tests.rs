@@ -188,7 +188,8 @@ enum Step {
     Reachable(u128, bool),
     Disabled(u128, bool),
     Leave(u128),
-    Request(u128, Strategy, bool),
+    /// With a group, and workers that did not complete it.
+    Request(u128, Strategy, bool, Vec<WorkerId>),
     Release(usize),
     Withdraw(u128),
 }
@@ -207,7 +208,8 @@ fn step() -> impl Gives<Value = Step> {
         1 => (1..5u128, any::<bool>()).prop_map(|(w, o)| Step::Reachable(w, o)),
         1 => (1..5u128, any::<bool>()).prop_map(|(w, b)| Step::Disabled(w, b)),
         1 => (1..5u128).prop_map(Step::Leave),
-        6 => (0..40u128, strategy, any::<bool>()).prop_map(|(a, s, e)| Step::Request(a, s, e)),
+        6 => (0..40u128, strategy, any::<bool>(), prop::collection::vec((1..5u128).prop_map(worker), 0..3))
+            .prop_map(|(a, s, g, e)| Step::Request(a, s, g, e)),
         4 => (0..100usize).prop_map(Step::Release),
         1 => (0..40u128).prop_map(Step::Withdraw),
     ]
@@ -223,7 +225,8 @@ proptest! {
             let grants = match step {
                 Step::Join(w, handlers, slots) => {
                     let names: Vec<&str> = ["h", "g"].into_iter().enumerate().filter(|(i, _)| handlers >> i & 1 == 1).map(|(_, n)| n).collect();
-                    worker_pool.join(worker(w), capacity(&names, slots), true, None)
+                    let group = (w % 2 == 1).then(|| "odd".to_owned());
+                    worker_pool.join(worker(w), WorkerCapacity { group, ..capacity(&names, slots) }, true, None)
                 }
                 Step::Reachable(w, is_reachable) => worker_pool.set_reachable(worker(w), is_reachable),
                 Step::Disabled(w, disabled) => worker_pool.set_disabled(worker(w), disabled.then(|| "maintenance".to_owned())),
@@ -231,13 +234,14 @@ proptest! {
                     held.retain(|grant| grant.worker != worker(w));
                     worker_pool.leave(worker(w)).0
                 }
-                Step::Request(n, strategy, excludes) => {
+                Step::Request(n, strategy, has_group, excluded) => {
                     if held.iter().any(|g| g.requester.0.0.as_u128() == n) {
                         continue;
                     }
                     let handler = if n % 3 == 0 { "g" } else { "h" };
-                    let excluded = if excludes { vec![worker(1), worker(2)] } else { Vec::new() };
-                    match worker_pool.request(WorkerRequest { handler: handler.into(), excluded, ..request(n, strategy) }) {
+                    let settings = TaskSettings { strategy, group: has_group.then(|| "odd".to_owned()), ..TaskSettings::default() };
+                    let settings = Arc::new(settings);
+                    match worker_pool.request(WorkerRequest { handler: handler.into(), settings, excluded, ..request(n, strategy) }) {
                         RequestOutcome::Granted { grant, moved } => { waits.remove(&n); held.push(grant); moved }
                         RequestOutcome::Waits | RequestOutcome::NoWorker(_) => { waits.insert(n); Vec::new() }
                     }
@@ -259,12 +263,16 @@ proptest! {
             }
             prop_assert_eq!(worker_pool.waiting.len(), waits.len());
             prop_assert_eq!(worker_pool.queues.values().map(BTreeMap::len).sum::<usize>(), waits.len());
+            let by_key: HashSet<Requester> = worker_pool.waiting_by_key.values().flatten().copied().collect();
+            let sticky = worker_pool.queues.values().flat_map(BTreeMap::values).filter(|r| r.settings.strategy == Strategy::Sticky);
+            prop_assert_eq!(by_key, sticky.map(|r| r.requester).collect());
             for (id, member) in &worker_pool.members {
                 prop_assert_eq!(held.iter().filter(|g| g.worker == *id).count(), member.used_slots as usize);
             }
             for queue in worker_pool.queues.values() {
                 for request in queue.values() {
                     let target = worker_pool.target(request).or(request.only);
+                    prop_assert_eq!(target, worker_pool.waiting[&request.requester].0.target);
                     prop_assert_eq!(worker_pool.choose(request, target, |_, member| member.used_slots), None, "{:?} waits although a slot is free", request);
                 }
             }
