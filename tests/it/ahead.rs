@@ -92,10 +92,10 @@ fn what_comes_in_between_comes_first() {
         let mut in_time = 0;
         // It is seen only if it is done before the time comes.
         while in_time < 2 {
-            let off = once(&api, "it.Off", 1_500).await;
-            let on = once(&api, "it.On", 1_500).await;
-            let new = once(&api, "it.Old", 1_500).await;
-            let hand = once(&api, "it.Hand", 1_500).await;
+            let off = once(&api, "it.Off", 2_500).await;
+            let on = once(&api, "it.On", 2_500).await;
+            let new = once(&api, "it.Old", 2_500).await;
+            let hand = once(&api, "it.Hand", 2_500).await;
             let by_schedule = ahead(&api, &hand).await;
             let first = [ahead(&api, &off).await, ahead(&api, &on).await, ahead(&api, &new).await];
             let planned = first.iter().chain([&by_schedule]).map(|run| millis(&run["plannedAt"])).min().expect("four");
@@ -166,7 +166,7 @@ fn a_broker_that_dies_in_between_begins_it_once() {
         let mut broker = Broker::start(&["--grace", "200"], "");
         let api = Api::new(&broker.url);
         let worker = Worker::watch(&api, &id(), &["it.Kill"]).await;
-        let job = once(&api, "it.Kill", 1_500).await;
+        let job = once(&api, "it.Kill", 2_500).await;
         let run = ahead(&api, &job).await;
         broker.kill_and_restart();
         let api = Api::new(&broker.url);
@@ -190,7 +190,7 @@ fn a_task_begins_like_one_that_was_made_at_its_time() {
         for _ in 0..2 {
             workers.push(Raw::watch(&api, &id(), &["all", "one"], json!({}), json!([])).await);
         }
-        let planned = now() + 1_500;
+        let planned = now() + 2_500;
         let all = tasks::job(&api, "all", json!({ "handler": "all", "strategy": "broadcast" }), comes_at(planned)).await;
         assert!(ahead(&api, &all).await["notBefore"].is_string() || now() >= planned);
         let mut instances = Vec::new();
@@ -206,7 +206,7 @@ fn a_task_begins_like_one_that_was_made_at_its_time() {
         tasks::over(&api, run["identity"].as_str().expect("an id")).await;
 
         // Its actor dies over a report: what was sent may be at work, so it is waited for.
-        let planned = now() + 1_500;
+        let planned = now() + 2_500;
         let one = tasks::job(&api, "one", json!({ "handler": "one", "lease": 1_000 }), comes_at(planned)).await;
         let mut sent = Vec::new();
         while sent.len() < 2 {
@@ -238,7 +238,7 @@ fn changes_one_upon_the_other_leave_nothing_behind() {
         let mut worker = Worker::watch(&api, &id(), &["it.Twice", "it.Last"]).await;
         let mut jobs = Vec::new();
         for n in 0..6 {
-            let mut more = comes_at(now() + 1_500 + n);
+            let mut more = comes_at(now() + 2_500 + n);
             more["name"] = json!(format!("twice {n}"));
             jobs.push(job(&api, "it.Twice", more).await);
         }
@@ -265,7 +265,7 @@ fn a_task_gets_what_was_left_for_it_last() {
         let mut broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let mut worker = Raw::watch(&api, &id(), &["left"], json!({}), json!([])).await;
-        let planned = now() + 1_500;
+        let planned = now() + 2_500;
         let job = tasks::job(&api, "left", json!({ "handler": "left" }), comes_at(planned)).await;
         let run = ahead(&api, &job).await;
         let (status, answer) = api.put(&format!("/api/v1/jobs/{job}/data"), &json!({ "data": { "page": 7 } })).await;

@@ -42,7 +42,7 @@ fn a_run_that_was_made_ahead_for_another_broker_is_withdrawn() {
         // It is seen only if it is done before the time comes.
         let mut left = vec!["disable", "delete", "change"];
         while let Some(what) = left.last().copied() {
-            let job = once(&api, "it.Gone", 1_500).await;
+            let job = once(&api, "it.Gone", 2_500).await;
             let run = ahead(&api, &job).await;
             let path = format!("/api/v1/jobs/{job}");
             let done = match what {
@@ -59,7 +59,7 @@ fn a_run_that_was_made_ahead_for_another_broker_is_withdrawn() {
                 left.pop();
             }
             // What comes after its time is the next that begins.
-            let last = once(&api, "it.Last", 1_500).await;
+            let last = once(&api, "it.Last", 2_500).await;
             let start = worker.socket.find("start").await;
             assert!(!is_in_time || start["className"] == "it.Last", "{what}: {start}");
             end(&api, &start["identity"]).await;

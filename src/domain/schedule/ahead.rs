@@ -8,15 +8,17 @@ use super::plan::{Plan, PlanState};
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
 
-/// How long before its time a fire may be decided, in milliseconds. This is enough for some ten thousand fires at one time with PostgreSQL on
-/// the same two processors, and for more with SQLite.
+/// How long before its time a fire may be decided, in milliseconds. This is enough for some ten thousand fires at one time if broker and
+/// PostgreSQL share two processors, and for more with SQLite.
 pub const AHEAD_MS: i64 = 1_900;
 /// The minimum gap to the next fire: a job must not have more than one run that has not begun, and a job with short intervals must
 /// not have fires that are decided already and would have to be made up for.
-const SHORTEST_GAP_MS: i64 = 2 * AHEAD_MS;
+const SHORTEST_GAP_MS: i64 = 2_500;
 /// The same if runs may not overlap: a run that has not begun blocks others, so this must not be a large part of the time.
 const SHORTEST_GAP_ALONE_MS: i64 = 60_000;
 
+const _: () =
+    assert!(AHEAD_MS < SHORTEST_GAP_MS, "of two fires that are decided ahead, the first must have begun before the second is decided");
 const _: () = assert!(AHEAD_MS < SMALL_STEP_MS, "a plan that is decided ahead of its time must not look like a clock that went back");
 
 /// Whether these policies allow fires to be decided ahead of their time.
