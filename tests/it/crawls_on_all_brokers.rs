@@ -9,7 +9,6 @@ use crate::support::process::{Process, agent};
 use crate::support::shell::webloom;
 use crate::support::web::{Answer, Web, host};
 use crate::support::{journey, until};
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -147,7 +146,7 @@ fn two_crawls_are_executed_by_two_brokers() {
             assert_eq!(by, [brokers.id(1).await, Value::Null], "the first run went to the broker that does not lead");
         }
         for (api, count) in [(&leader, PAGES), (&other, PAGES)] {
-            let page = api.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text");
+            let page = api.metrics().await;
             assert!(page.lines().any(|line| line == format!("webloom_requests_total{{result=\"success\"}} {count}")), "{page}");
             assert!(page.lines().any(|line| line == "webloom_runs_ended_total{state=\"success\"} 1"), "{page}");
         }

@@ -84,9 +84,7 @@ impl Scene {
     }
 
     async fn lost(&self) -> u64 {
-        let page = self.api.request(reqwest::Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text");
-        let line = page.lines().find(|line| line.starts_with("webloom_results_lost_total ")).expect("the counter");
-        line.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok()).expect("a number") as u64
+        self.api.metric("webloom_results_lost_total").await as u64
     }
 }
 

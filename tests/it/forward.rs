@@ -82,7 +82,7 @@ fn a_client_that_knows_the_standby_alone_works() {
         assert_eq!((status, &problem["type"]), (409, &json!("/problems/name-taken")), "{problem}");
         assert_eq!(first.get("/api/v1/jobs").await.1["items"].as_array().map(Vec::len), Some(2));
         // Its own state is its own.
-        let metrics = second.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text");
+        let metrics = second.metrics().await;
         assert!(metrics.contains("webloom_leader 0"), "{metrics}");
         // A page of another site may not write by way of it either.
         let foreign = second.request(Method::POST, "/api/v1/jobs").header("origin", "http://evil.example").body(job.to_string());

@@ -63,8 +63,7 @@ fn one_token_leaves_memory_to_another_of_its_role() {
             let _ = (0..64).take_while(|_| stream.write_all(&[b' '; 64 << 10]).is_ok()).count();
         }
         let boss = Api::new(&broker.url).with_token(BOSS);
-        until("the reports to arrive", || async { (metric(&boss, "webloom_report_bytes ").await >= f64::from(44 << 20)).then_some(()) })
-            .await;
+        until("the reports to arrive", || async { (boss.metric("webloom_report_bytes").await >= f64::from(44 << 20)).then_some(()) }).await;
         let mut other = self::begun(&broker, TWO, (1 << 20) + 100, (1 << 20) + 100);
         let answer = head(&mut other);
         assert_eq!(status(&answer), 400, "it was read to its end, and is no report: {answer}");
@@ -110,12 +109,6 @@ fn healthy(stream: &mut TcpStream, broker: &Broker) -> String {
     head(stream)
 }
 
-async fn metric(api: &Api, name: &str) -> f64 {
-    let page = api.request(reqwest::Method::GET, "/metrics").send().await.expect("it is answered").text().await.expect("a text");
-    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
-    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
-}
-
 #[test]
 fn connections_are_limited_in_all_and_for_each_address() {
     for (flag, limit) in [("--max-connections", "all"), ("--max-connections-per-address", "address")] {
@@ -141,8 +134,8 @@ fn connections_are_limited_in_all_and_for_each_address() {
             open.truncate(2);
             let api = Api::new(&broker.url);
             until("a connection to be accepted", || async { (api.get("/healthz").await.0 == 200).then_some(()) }).await;
-            assert!(metric(&api, &format!("webloom_refused_connections_total{{limit=\"{limit}\"}}")).await >= 1.0);
-            assert!(metric(&api, "webloom_connections ").await >= 2.0);
+            assert!(api.metric(&format!("webloom_refused_connections_total{{limit=\"{limit}\"}}")).await >= 1.0);
+            assert!(api.metric("webloom_connections").await >= 2.0);
         });
     }
 }

@@ -9,7 +9,6 @@ use crate::support::socket::Socket;
 use crate::support::{journey, until};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 const JOBS: &str = "/api/v1/jobs?limit=10&sort=name";
@@ -65,12 +64,6 @@ fn names(answer: &Value) -> Vec<&str> {
     answer["items"].as_array().into_iter().flatten().filter_map(|job| job["name"].as_str()).collect()
 }
 
-async fn metric(api: &Api, name: &str) -> f64 {
-    let page = api.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a page");
-    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
-}
-
 #[test]
 fn six_windows_share_one_look_at_a_path_and_get_its_differences() {
     journey(async {
@@ -87,7 +80,7 @@ fn six_windows_share_one_look_at_a_path_and_get_its_differences() {
             assert_eq!(answer, api.get(JOBS).await.1);
             windows.push(window);
         }
-        let counts = [metric(&api, "webloom_live_windows").await, metric(&api, "webloom_live_paths").await];
+        let counts = [api.metric("webloom_live_windows").await, api.metric("webloom_live_paths").await];
         assert_eq!(counts, [6.0, 1.0]);
         assert_eq!(api.put(&path, &json!({ "description": "changed" })).await.0, 200);
         assert_eq!(job(&api, "second", None).await.0, 201);
@@ -125,7 +118,7 @@ fn six_windows_share_one_look_at_a_path_and_get_its_differences() {
 
         drop((window, windows));
         until("no window", || async {
-            (metric(&api, "webloom_live_windows").await + metric(&api, "webloom_live_paths").await == 0.0).then_some(())
+            (api.metric("webloom_live_windows").await + api.metric("webloom_live_paths").await == 0.0).then_some(())
         })
         .await;
     });

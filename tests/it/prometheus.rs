@@ -62,7 +62,7 @@ fn prometheus_reads_the_metrics_the_rules_and_the_dashboard() {
     journey(async {
         let mut broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
-        let page = api.request(reqwest::Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a page");
+        let page = api.metrics().await;
         promtool(&["check", "metrics"], &page);
         promtool(&["check", "rules", RULES], "");
 

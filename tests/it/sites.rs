@@ -322,7 +322,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         let cursor = page["nextCursor"].as_str().expect("there is more");
         let (_, page) = api.get(&format!("/api/v1/sites?name=.test&limit=2&cursor={cursor}")).await;
         assert_eq!((names(&page), &page["nextCursor"]), (vec!["\"c.test\"".to_owned()], &Value::Null));
-        let metrics = api.request(reqwest::Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text");
+        let metrics = api.metrics().await;
         for line in [
             "webloom_sites{state=\"known\"} 4",
             "webloom_sites{state=\"active\"} 0",

@@ -166,7 +166,7 @@ fn the_second_reads_and_names_the_first() {
         let expected = HashMap::from([(pair.leader.url.clone(), "leader".to_owned()), (pair.standby.url.clone(), "standby".to_owned())]);
         assert_eq!((roles(&first).await, roles(&second).await), (expected.clone(), expected));
         for (api, leader) in [(&first, "webloom_leader 1"), (&second, "webloom_leader 0")] {
-            let page = api.request(reqwest::Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text");
+            let page = api.metrics().await;
             assert!(page.contains(leader) && page.contains("webloom_leader_term 1"), "{page}");
         }
     });

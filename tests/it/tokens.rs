@@ -214,7 +214,7 @@ fn wrong_tokens_are_counted_and_slowed_down() {
             (api.with_token("look-token").get("/api/v1/jobs").await.0 == 200).then_some(())
         })
         .await;
-        let page = boss.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a page");
+        let page = boss.metrics().await;
         for reason in ["wrong", "throttled"] {
             let sample = format!("webloom_refused_tokens_total{{reason=\"{reason}\"}} ");
             let count = page.lines().find_map(|line| line.strip_prefix(&sample)?.parse::<u64>().ok());

@@ -60,6 +60,18 @@ impl Api {
         (status.as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null))
     }
 
+    /// What Prometheus reads.
+    pub async fn metrics(&self) -> String {
+        self.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a text")
+    }
+
+    /// One sample of it, by its name with its labels.
+    pub async fn metric(&self, sample: &str) -> f64 {
+        let page = self.metrics().await;
+        let value = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {sample} in {page}")).parse().expect("a number")
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.send(self.request(Method::GET, path)).await
     }
