@@ -193,11 +193,12 @@ fn what_nobody_does_is_noticed() {
         let api = Api::new(&broker.url);
         channel(&api, &hook, &json!({ "filter": { "events": ["late", "silent"] } })).await;
         // A run is at work, and the planned one has to wait behind it, however slow the machine is.
-        let policies = json!({ "lateAfter": 100, "overlap": "queueOne" });
-        let late = job(&api, "late", &json!({ "policies": policies })).await;
+        let late = job(&api, "late", &json!({})).await;
         let first = api.trigger(&late).await;
+        until("it to be at work", || async { api.state(&first).await["startTime"].as_str().map(drop) }).await;
         let at = (chrono::Utc::now() + chrono::Duration::milliseconds(1_500)).to_rfc3339();
-        let planned = json!({ "schedule": { "triggers": [{ "at": at }] } });
+        let policies = json!({ "lateAfter": 100, "overlap": "queueOne" });
+        let planned = json!({ "policies": policies, "schedule": { "triggers": [{ "at": at }] } });
         assert_eq!(api.put(&format!("/api/v1/jobs/{late}"), &planned).await.0, 200);
         let got = hook.wait("late", 1).await.remove(0);
         assert_eq!((&got.body["jobId"], &got.body["jobName"]), (&json!(late), &json!("late")));

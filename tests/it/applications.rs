@@ -287,7 +287,7 @@ fn an_order_that_is_lost_is_told_again_and_a_report_counts_once() {
 #[test]
 fn a_node_that_stays_away_has_lost_its_program() {
     journey(async {
-        let broker = Broker::start(&["--node-heartbeat", "200", "--node-offline", "1500"], "");
+        let broker = Broker::start(&["--node-heartbeat", "200", "--node-offline", "6000"], "");
         let api = Api::new(&broker.url);
         let mut node = Fake::connect(&api, "").await;
         let job = job(&api, "away", &json!({}), &json!({})).await;
@@ -300,7 +300,7 @@ fn a_node_that_stays_away_has_lost_its_program() {
         assert_eq!(api.state(&run).await["state"], "running");
         node.socket.leave();
         let end = over(&api, &run).await;
-        assert_eq!((&end["state"], &end["reason"]), (&json!("failed"), &json!("its node did not report for 1500 ms")));
+        assert_eq!((&end["state"], &end["reason"]), (&json!("failed"), &json!("its node did not report for 6000 ms")));
         // It comes back and still runs it.
         node.reconnect().await;
         let exit = node.socket.find("exit").await;

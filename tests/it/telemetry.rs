@@ -91,11 +91,14 @@ fn a_collector_gets_the_trace_of_a_run_with_metrics_and_logs() {
         }
 
         let (metrics, of_metrics) = items(got, "/v1/metrics");
-        let ended = metrics.iter().rfind(|metric| metric.text(1) == "webloom_runs_ended_total").expect("a counter");
+        // One that is sent again may arrive after a newer one.
+        let time = |metric: &&Fields| metric.one(7).all(1).iter().map(|point| point.number(3)).max();
+        let newest = |name: &str| metrics.iter().filter(|metric| metric.text(1) == name).max_by_key(time).expect("a counter");
+        let ended = newest("webloom_runs_ended_total");
         let points = ended.one(7).all(1);
         let success = points.iter().find(|point| attributes(point, 7)["state"] == "success").expect("a value");
         assert_eq!(f64::from_bits(success.number(4)), 1.0, "{ended:?}");
-        let tasks = metrics.iter().rfind(|metric| metric.text(1) == "webloom_tasks_ended_total").expect("a counter");
+        let tasks = newest("webloom_tasks_ended_total");
         let handlers: Vec<_> = tasks.one(7).all(1).iter().map(|point| attributes(point, 7)["handler"].clone()).collect();
         assert_eq!(handlers, ["h"; 3], "one for each state");
         let commits = metrics.iter().rfind(|metric| metric.text(1) == "webloom_store_transaction_seconds").expect("a histogram");

@@ -89,7 +89,7 @@ async fn every_kind_of_error_is_told_from_the_others() {
         assert!(outcome.answer.body.is_empty(), "{path}");
     }
     for (path, status) in [("/silent", 0), ("/stalled", 200)] {
-        let outcome = fetch(DownloadSettings { timeout: 200, ..once() }, &site.url(path)).await;
+        let outcome = fetch(DownloadSettings { timeout: 1_000, ..once() }, &site.url(path)).await;
         assert_eq!((kind(&outcome), outcome.answer.status), (Some(Kind::Timeout), status), "{path}: {:?}", outcome.answer);
     }
     gate.open();

@@ -53,7 +53,7 @@ fn a_task_ends_before_its_lease_when_the_broker_is_not_heard_of() {
         let fate = Rc::new(Fate::default());
         let function = waits(&fate, false);
         let worker = broker.employ(|worker| worker.task("waits", function)).await;
-        let task = TaskOrder { lease: 600, ..order("waits") };
+        let task = TaskOrder { lease: 3_000, ..order("waits") };
         // The last heartbeat with a reply was sent before this.
         broker.state().pongs = false;
         let sent = Instant::now();
@@ -61,7 +61,7 @@ fn a_task_ends_before_its_lease_when_the_broker_is_not_heard_of() {
         until("it is dropped", || fate.dropped.get().is_some()).await;
         let (told, dropped) = (fate.told.get().expect("told"), fate.dropped.get().expect("dropped"));
         assert!(told < dropped, "it is told first");
-        assert!(dropped <= sent + Duration::from_millis(600), "dropped after {:?}", dropped - sent);
+        assert!(dropped <= sent + Duration::from_millis(3_000), "dropped after {:?}", dropped - sent);
         assert!(fate.reason.borrow().contains("lease"), "{}", fate.reason.borrow());
         broker.until("it says so", |state| state.last_of(&task).is_some()).await;
         assert_eq!(broker.state().last_of(&task).expect("seen").state, TaskState::Cancelled, "somebody else may have it");
@@ -85,7 +85,7 @@ fn heartbeats_keep_a_lease_and_a_silent_connection_does_not() {
                     async move {
                         tokio::select! {
                             reason = task.cancelled() => Err(TaskFailure::new(reason)),
-                            () = tokio::time::sleep(Duration::from_millis(4_500)) => {
+                            () = tokio::time::sleep(Duration::from_millis(7_000)) => {
                                 done.set(true);
                                 Ok(())
                             }
@@ -94,14 +94,14 @@ fn heartbeats_keep_a_lease_and_a_silent_connection_does_not() {
                 })
             })
             .await;
-        let task = TaskOrder { lease: 1_500, ..order("long") };
+        let task = TaskOrder { lease: 3_000, ..order("long") };
         broker.order(&task);
         broker.until("it ends", |state| state.last_of(&task).is_some()).await;
         assert_eq!(broker.state().states(&task), [TaskState::Accepted, TaskState::Success]);
         assert!(done.get());
         let named = |message: &&FromWorker| matches!(message, FromWorker::Heartbeat { tasks: Some(tasks) } if tasks.contains(&task.task()));
         let beats = broker.state().heard().filter(named).count();
-        assert!((6..=20).contains(&beats), "{beats} heartbeats");
+        assert!((4..=15).contains(&beats), "{beats} heartbeats");
         assert!(worker.stop().await.is_ok());
     });
 }
@@ -163,13 +163,13 @@ fn a_cancelled_task_that_does_not_listen_loses_its_lease() {
         let fate = Rc::new(Fate::default());
         let function = waits(&fate, false);
         let worker = broker.employ(|worker| worker.task("waits", function)).await;
-        let task = TaskOrder { lease: 500, ..order("waits") };
+        let task = TaskOrder { lease: 3_000, ..order("waits") };
         broker.order(&task);
         until("it begins", || fate.begun.get().is_some()).await;
         let sent = Instant::now();
         broker.say(&ToWorker::Cancel { task: task.task(), reason: "too long".to_owned() });
         until("it is dropped", || fate.dropped.get().is_some()).await;
-        assert!(fate.dropped.get().expect("dropped") <= sent + Duration::from_millis(500), "heartbeats do not renew it any more");
+        assert!(fate.dropped.get().expect("dropped") <= sent + Duration::from_millis(3_000), "heartbeats do not renew it any more");
         assert!(worker.stop().await.is_ok());
     });
 }

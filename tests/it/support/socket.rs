@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Longer than anything that a test waits for to come.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An open socket. Dropped, it is gone without a word, as when its machine loses power.
 pub struct Socket {
