@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Maximum number of keys that the strategy `sticky` remembers; beyond that it starts over.
+/// Number of keys of the strategy `sticky` at which those that no task waits with are forgotten.
 const MOST_KEYS: usize = if cfg!(test) { 10 } else { 100_000 };
 
 /// The common properties of the tasks in a queue.
@@ -82,7 +82,7 @@ impl WorkerPool {
             last_used: 0,
         });
         (member.capacity, member.is_reachable, member.disabled) = (capacity, is_reachable, disabled);
-        self.update_targets();
+        self.update_all_targets();
         // A new worker can only offer its own slots, unless tasks wait for certain workers.
         if is_new && !self.queues.keys().any(|key| key.is_bound) { self.serve(id) } else { self.serve_all() }
     }
@@ -103,14 +103,14 @@ impl WorkerPool {
             Some(member) if member.disabled != disabled => member.disabled = disabled,
             _ => return Vec::new(),
         }
-        self.update_targets();
+        self.update_all_targets();
         self.serve_all()
     }
 
     /// A worker leaves. Returns the slots that others get now, and the instances that waited for exactly this worker.
     pub fn leave(&mut self, id: WorkerId) -> (Vec<Grant>, Vec<Requester>) {
         self.members.remove(&id);
-        self.update_targets();
+        self.update_all_targets();
         let without_target = self.queues.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, queue)| queue.values());
         let without_target = without_target.filter(|request| request.only == Some(id)).map(|request| request.requester).collect();
         // Other slots become usable only for tasks bound to certain workers, or tasks that avoided other workers while this one was there.
@@ -333,18 +333,17 @@ impl WorkerPool {
 
     /// See [`WorkerPool::remember_choice`].
     fn remember_key(&mut self, key: StickyKey, worker: WorkerId) -> bool {
-        let starts_over = self.sticky.len() >= MOST_KEYS && !self.sticky.contains_key(&key);
-        if starts_over {
-            self.sticky.clear();
+        if self.sticky.len() >= MOST_KEYS + self.waiting_by_key.len() {
+            // The worker of a key that tasks wait with does not change by this.
+            self.sticky.retain(|key, _| self.waiting_by_key.contains_key(key));
         }
         let same_key: Vec<Requester> = self.waiting_by_key.get(&key).into_iter().flatten().copied().collect();
         let before = self.sticky.insert(key, worker);
-        if starts_over {
-            self.update_targets();
-        } else if before != Some(worker) {
-            self.update_target(same_key);
+        if before == Some(worker) || same_key.is_empty() {
+            return false;
         }
-        starts_over || before.is_some_and(|before| before != worker)
+        self.update_targets(same_key);
+        before.is_some()
     }
 
     /// Grants the slots of one worker to the tasks that waited longest, and then those of others that this has made usable.
@@ -387,13 +386,13 @@ impl WorkerPool {
     }
 
     /// Updates the target of all tasks that wait for one worker, after a worker joined, left or changed.
-    fn update_targets(&mut self) {
+    fn update_all_targets(&mut self) {
         let bound = self.queues.iter().filter(|(key, _)| key.is_bound).flat_map(|(_, queue)| queue.values());
-        let bound: Vec<Requester> = bound.map(|request| request.requester).collect();
-        self.update_target(bound);
+        let bound = bound.map(|request| request.requester).collect();
+        self.update_targets(bound);
     }
 
-    fn update_target(&mut self, of: Vec<Requester>) {
+    fn update_targets(&mut self, of: Vec<Requester>) {
         for requester in of {
             if let Some((position, request)) = self.dequeue(requester) {
                 self.enqueue(position, request);

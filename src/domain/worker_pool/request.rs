@@ -129,7 +129,7 @@ pub enum RequestOutcome {
     Granted {
         /// The slot of this request.
         grant: Grant,
-        /// Grants to tasks that waited with the same key of the strategy `sticky`, which moved to this worker.
+        /// Slots of tasks that waited for the worker that had the same key of the strategy `sticky` before.
         moved: Vec<Grant>,
     },
     /// It waits for a slot at a connected worker.
