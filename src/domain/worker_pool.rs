@@ -19,7 +19,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Number of keys of the strategy `sticky` at which those that no task waits with are forgotten.
-const MOST_KEYS: usize = if cfg!(test) { 10 } else { 100_000 };
+const MOST_KEYS: usize = if cfg!(test) { 3 } else { 100_000 };
 
 /// The common properties of the tasks in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -101,6 +101,17 @@ fn tasks_that_wait_with_a_key_follow_it_to_another_worker() {
 }
 
 #[test]
+fn a_task_that_cannot_follow_its_key_gets_the_free_slot_of_another_worker() {
+    let mut worker_pool = three(1);
+    assert_eq!(granted(worker_pool.request(request(3, Strategy::Sticky))), worker(1));
+    let without = |n, id| WorkerRequest { excluded: vec![worker(id)], ..request(n, Strategy::Sticky) };
+    assert_eq!(worker_pool.request(without(10, 2)), RequestOutcome::Waits);
+    let RequestOutcome::Granted { grant, moved } = worker_pool.request(without(17, 1)) else { panic!("no grant") };
+    assert_eq!(grant.worker, worker(2));
+    assert_eq!(moved.iter().map(|g| (g.requester.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(10, worker(3))]);
+}
+
+#[test]
 fn failover_is_in_the_order_of_names() {
     let mut worker_pool = three(1);
     assert_eq!(granted(worker_pool.request(request(1, Strategy::Failover))), worker(1));
@@ -196,12 +207,12 @@ enum Step {
 
 fn step() -> impl Gives<Value = Step> {
     let strategy = prop_oneof![
-        Just(Strategy::RoundRobin),
-        Just(Strategy::Random),
-        Just(Strategy::LeastLoaded),
-        Just(Strategy::Hash),
-        Just(Strategy::Sticky),
-        Just(Strategy::Failover)
+        1 => Just(Strategy::RoundRobin),
+        1 => Just(Strategy::Random),
+        1 => Just(Strategy::LeastLoaded),
+        1 => Just(Strategy::Hash),
+        6 => Just(Strategy::Sticky),
+        1 => Just(Strategy::Failover)
     ];
     prop_oneof![
         2 => (1..5u128, 1..4u8, 0..4u32).prop_map(|(w, h, s)| Step::Join(w, h, s)),
@@ -240,8 +251,8 @@ proptest! {
                     }
                     let handler = if n % 3 == 0 { "g" } else { "h" };
                     let settings = TaskSettings { strategy, group: has_group.then(|| "odd".to_owned()), ..TaskSettings::default() };
-                    let settings = Arc::new(settings);
-                    match worker_pool.request(WorkerRequest { handler: handler.into(), settings, excluded, ..request(n, strategy) }) {
+                    let (settings, key) = (Arc::new(settings), n as u64 % 4);
+                    match worker_pool.request(WorkerRequest { handler: handler.into(), settings, excluded, key, ..request(n, strategy) }) {
                         RequestOutcome::Granted { grant, moved } => { waits.remove(&n); held.push(grant); moved }
                         RequestOutcome::Waits | RequestOutcome::NoWorker(_) => { waits.insert(n); Vec::new() }
                     }
