@@ -148,7 +148,11 @@ impl Broker {
                     let (leadership, reason) = won.map_err(|e| BootError::Store(self.config.database.to_string(), e))?;
                     let Part::StandsBy(mut standby) = std::mem::replace(&mut self.part, Part::None) else { return Ok(()) };
                     standby.end_runs().await;
-                    self.lead(leadership, reason).await?;
+                    // It has led, and ends as a leader that loses the database: after a restart it stands by.
+                    self.lead(leadership, reason).await.map_err(|error| match error {
+                        BootError::Store(_, error) => BootError::Deposed(error.to_string()),
+                        error => error,
+                    })?;
                     standby.make_way();
                 }
             }

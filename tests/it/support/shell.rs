@@ -19,7 +19,9 @@ impl Ended {
 
     /// It went well; what it printed.
     pub fn ok(self) -> String {
-        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
+        // On a busy machine a command may report that the broker is slow.
+        let complaints: Vec<_> = self.err.lines().filter(|line| !line.contains(" has not answered for ")).collect();
+        assert_eq!((self.code, complaints), (Some(0), vec![]), "{}", self.out);
         self.out
     }
 
