@@ -1,6 +1,7 @@
 //! The HTTP server. Its listener outlives it: while a broker becomes the leader, new connections wait and are not rejected.
 
 use super::BootError;
+use super::upgrade::Routes;
 use super::wire::Wire;
 use crate::config::broker::BrokerConfig;
 use crate::edge::connections::Refused;
@@ -14,7 +15,7 @@ use crate::private;
 use crate::protocol::problem::Problem;
 use actix_http::HttpService;
 use actix_http::error::DispatchError;
-use actix_service::{IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, map_config};
+use actix_service::{IntoServiceFactory as _, Service as _, ServiceFactoryExt as _, fn_factory, fn_service, map_config};
 use actix_tls::accept::rustls_0_23::{Acceptor, TlsStream};
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Extensions, Server, ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
@@ -238,6 +239,17 @@ where
         () => {{
             let ends = ends.clone();
             let app = app().into_factory().map_err(|error: Error| error.error_response());
+            let app = Rc::new(map_config(app, |()| AppConfig::default()));
+            let routes = Routes::default();
+            let of_upgrades = routes.clone();
+            let service = move || {
+                let (app, routes) = (Rc::clone(&app), routes.clone());
+                async move {
+                    let service = Rc::new(app.new_service(()).await?);
+                    routes.set(Rc::clone(&service));
+                    Ok::<_, ()>(service)
+                }
+            };
             HttpService::build()
                 .graceful_shutdown_signal(move || ends.ending())
                 .keep_alive(KEEP_ALIVE)
@@ -245,7 +257,8 @@ where
                 // A client that still sends during the response may finish.
                 .client_disconnect_timeout(Duration::from_secs(1))
                 .on_connect_ext(|wire: &Wire<_>, more: &mut Extensions| drop(more.insert(Arc::clone(&wire.line))))
-                .h1(map_config(app, |()| AppConfig::default()))
+                .upgrade(fn_service(move |(request, connection)| of_upgrades.upgrade(request, connection)))
+                .h1(fn_factory(service))
         }};
     }
     let builder = Server::build().workers(threads).disable_signals();
@@ -257,7 +270,7 @@ where
                 let peer = connection.peer_addr().ok();
                 admit(connection, peer, traffic.clone())
             };
-            actix_service::fn_service(connect).and_then(http!())
+            fn_service(connect).and_then(http!())
         };
         return Ok(builder.listen("http", listener, service)?.run());
     };
@@ -270,10 +283,7 @@ where
             let peer = connection.get_ref().0.peer_addr().ok();
             admit(connection, peer, traffic.clone())
         };
-        Acceptor::new(tls.clone())
-            .map_err(|_| DispatchError::HandlerDroppedPayload)
-            .and_then(actix_service::fn_service(connect))
-            .and_then(http!())
+        Acceptor::new(tls.clone()).map_err(|_| DispatchError::HandlerDroppedPayload).and_then(fn_service(connect)).and_then(http!())
     };
     Ok(builder.listen("https", listener, service)?.run())
 }

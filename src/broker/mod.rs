@@ -8,6 +8,7 @@ mod lease;
 mod meter;
 mod owner;
 mod standby;
+mod upgrade;
 mod wire;
 
 use crate::actors::counters::Counters;

@@ -37,7 +37,13 @@ impl<T> Wire<T> {
         Self { io, line: Arc::default(), limit: PATIENCE, patience: None, taken: 0, is_shut: false, _open: open }
     }
 
-    fn look(&self, cx: &Context<'_>) -> io::Result<()> {
+    /// What is below it, for reads that need not end when it is cut.
+    pub(super) fn io(&mut self) -> &mut T {
+        &mut self.io
+    }
+
+    /// Fails if it is cut. Wakes the caller when that changes.
+    pub(super) fn look(&self, cx: &Context<'_>) -> io::Result<()> {
         if self.line.is_cut(cx.waker()) { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 

@@ -201,3 +201,38 @@ fn who_hangs_up_takes_nothing_along() {
         assert_eq!(got, ["http://example.test/0", "http://example.test/1", "http://example.test/2"]);
     });
 }
+
+/// Whatever comes in one piece with the request for a WebSocket, before and after it, counts; and a request that is refused ends the connection.
+#[test]
+fn a_socket_takes_over_a_connection_in_use() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let request = |path: &str| {
+            format!(
+                "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\
+                Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+        };
+        // A ping, with a mask of zeros.
+        let mut piece = request(&format!("/?nodeid={}", id())).into_bytes();
+        piece.extend_from_slice(b"\x89\x82\0\0\0\0hi");
+        let mut stream = raw(&api, "");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+        stream.write_all(&piece).expect("written");
+        let (mut got, mut piece) = (Vec::new(), [0; 4_096]);
+        let has = |got: &[u8], part: &[u8]| got.windows(part.len()).any(|window| window == part);
+        while !has(&got, b"\x8a\x02hi") || !has(&got, b"welcome") {
+            let count = stream.read(&mut piece).expect("an answer");
+            assert!(count > 0, "{}", String::from_utf8_lossy(&got));
+            got.extend_from_slice(&piece[..count]);
+        }
+        assert!(got.starts_with(b"HTTP/1.1 200") && has(&got, b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&got));
+
+        let mut stream = raw(&api, &request("/?nodeid=none"));
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+        let mut got = String::new();
+        stream.read_to_string(&mut got).expect("an end");
+        assert!(got.contains("HTTP/1.1 400") && got.contains("connection: close\r\n"), "{got}");
+    });
+}
