@@ -125,8 +125,10 @@ fn fires_are_explained_actors_unfolded_and_changes_saved_over_others() {
         browser.gives("a reason in place of a button", asked, json!([rows])).await;
 
         open(&broker, &browser, "/actors").await;
-        let fold = "const fold = document.querySelector('main button[aria-expanded=\"false\"]'); fold?.click(); return Boolean(fold);";
-        browser.gives("a folded kind", fold, json!([])).await;
+        // Those of jobs go when they are idle.
+        let fold = "const folds = [...document.querySelectorAll('main button[aria-expanded=\"false\"]')]; \
+            const fold = folds.find((fold) => fold.textContent.includes('runs of tasks')); fold?.click(); return Boolean(fold);";
+        browser.gives("the folded runs of tasks", fold, json!([])).await;
         let unfolded = "return Boolean(document.querySelector('main button[aria-expanded=\"true\"]')) && document.querySelectorAll('main tr.grandchild').length;";
         browser.gives("its actors", unfolded, json!([])).await;
         browser.run("document.querySelector('main button[aria-expanded=\"true\"]').click();", json!([])).await;
