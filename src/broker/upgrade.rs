@@ -61,71 +61,81 @@ impl Routes {
     where
         T: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let this = self.clone();
-        actix_web::rt::spawn(async move {
-            if let Err(error) = this.serve(request, connection).await {
+        actix_web::rt::spawn(self.serve(request, connection).map(|served| {
+            if let Err(error) = served {
                 log::debug!("connection of a WebSocket failed error={error}");
             }
-        });
+        }));
         // The server forgets the connection.
         future::ready(Ok(()))
     }
 
-    async fn serve<T>(&self, mut request: Request, connection: Framed<Wire<T>, Codec>) -> io::Result<()>
+    fn serve<T>(&self, mut request: Request, connection: Framed<Wire<T>, Codec>) -> impl Future<Output = io::Result<()>> + use<T>
     where
         T: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let FramedParts { io: wire, mut codec, read_buf, write_buf: mut unsent, .. } = connection.into_parts();
+        let FramedParts { io: wire, codec, read_buf, write_buf: unsent, .. } = connection.into_parts();
         // A copy, because the buffer of the server is larger.
         let connection = Rc::new(RefCell::new(Connection { wire, ahead: Bytes::copy_from_slice(&read_buf) }));
-        drop(read_buf);
         *request.payload() = Payload::Stream { payload: Box::pin(Incoming(Rc::clone(&connection))) };
-        let mut call = self.0.get().ok_or(io::ErrorKind::NotConnected)?(request);
-        let response = future::poll_fn(|cx| {
-            // The responses to earlier requests may be unsent. If they wait, the call does not.
-            let _ = connection.borrow_mut().send(&mut unsent, cx)?;
-            connection.borrow_mut().read_ahead(cx)?;
-            call.as_mut().poll(cx).map(Ok::<_, io::Error>)
-        });
-        let (mut head, mut body) = response.await?.into_parts();
-        if head.status() != StatusCode::SWITCHING_PROTOCOLS {
-            head.head_mut().set_connection_type(ConnectionType::Close);
-        }
-        codec.encode(Message::Item((head, body.size())), &mut unsent)?;
-        let mut is_complete = matches!(body.size(), BodySize::None | BodySize::Sized(0));
-        future::poll_fn(|cx| {
-            loop {
-                let mut waits = false;
-                while !is_complete && !waits && unsent.len() < MOST_UNSENT {
-                    match Pin::new(&mut body).poll_next(cx) {
-                        Poll::Ready(Some(Ok(piece))) => codec.encode(Message::Chunk(Some(piece)), &mut unsent)?,
-                        Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(io::Error::other(error.to_string()))),
-                        Poll::Ready(None) => {
-                            is_complete = true;
-                            codec.encode(Message::Chunk(None), &mut unsent)?;
-                        }
-                        Poll::Pending => waits = true,
+        // The routes are set before the server accepts a connection.
+        let call = self.0.get().map(|call| call(request));
+        async move { carry(call.ok_or(io::ErrorKind::NotConnected)?, &connection, codec, unsent).await }
+    }
+}
+
+/// Carries a call and its response from the first byte to the last.
+async fn carry<T: AsyncRead + AsyncWrite + Unpin>(
+    mut call: LocalBoxFuture<'static, Response<BoxBody>>,
+    connection: &RefCell<Connection<T>>,
+    mut codec: Codec,
+    mut unsent: BytesMut,
+) -> io::Result<()> {
+    let response = future::poll_fn(|cx| {
+        // The responses to earlier requests may be unsent. If they wait, the call does not.
+        let _ = connection.borrow_mut().send(&mut unsent, cx)?;
+        connection.borrow_mut().read_ahead(cx)?;
+        call.as_mut().poll(cx).map(Ok::<_, io::Error>)
+    });
+    let (mut head, mut body) = response.await?.into_parts();
+    drop(call);
+    if head.status() != StatusCode::SWITCHING_PROTOCOLS {
+        head.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    codec.encode(Message::Item((head, body.size())), &mut unsent)?;
+    let mut is_complete = matches!(body.size(), BodySize::None | BodySize::Sized(0));
+    future::poll_fn(|cx| {
+        loop {
+            let mut waits = false;
+            while !is_complete && !waits && unsent.len() < MOST_UNSENT {
+                match Pin::new(&mut body).poll_next(cx) {
+                    Poll::Ready(Some(Ok(piece))) => codec.encode(Message::Chunk(Some(piece)), &mut unsent)?,
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(io::Error::other(error.to_string()))),
+                    Poll::Ready(None) => {
+                        is_complete = true;
+                        codec.encode(Message::Chunk(None), &mut unsent)?;
                     }
-                }
-                ready!(connection.borrow_mut().send(&mut unsent, cx))?;
-                if is_complete {
-                    return Poll::Ready(Ok::<_, io::Error>(()));
-                }
-                if waits {
-                    return Poll::Pending;
+                    Poll::Pending => waits = true,
                 }
             }
-        })
-        .await?;
-        drop(body);
-        future::poll_fn(|cx| Pin::new(&mut connection.borrow_mut().wire).poll_shutdown(cx)).await?;
-        // A connection that is closed with unread bytes is reset, and the peer may lose the last frame.
-        let rest = future::poll_fn(|cx| {
-            while ready!(connection.borrow_mut().read(cx, <[u8]>::len))? > 0 {}
-            Poll::Ready(Ok(()))
-        });
-        tokio::time::timeout(CLOSING, rest).await.unwrap_or(Ok(()))
-    }
+            ready!(connection.borrow_mut().send(&mut unsent, cx))?;
+            if is_complete {
+                return Poll::Ready(Ok::<_, io::Error>(()));
+            }
+            if waits {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await?;
+    drop(body);
+    future::poll_fn(|cx| Pin::new(&mut connection.borrow_mut().wire).poll_shutdown(cx)).await?;
+    // A connection that is closed with unread bytes is reset, and the peer may lose the last frame.
+    let rest = future::poll_fn(|cx| {
+        while ready!(connection.borrow_mut().read(cx, <[u8]>::len))? > 0 {}
+        Poll::Ready(Ok(()))
+    });
+    tokio::time::timeout(CLOSING, rest).await.unwrap_or(Ok(()))
 }
 
 /// The connection, for its response and for the task that reads the request's body.

@@ -208,3 +208,20 @@ fn agents_and_workers_that_know_the_standby_alone_have_sockets_and_stay_when_it_
         site.stop().await;
     });
 }
+
+#[test]
+fn a_socket_that_is_passed_on_ends_with_its_client_although_the_leader_hangs() {
+    journey(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (leader, standby) = pair(folder.path(), &["--lease-ms", "600000"], &["--lease-ms", "600000"]);
+        let second = Api::new(&standby.url);
+        stands_by(&second).await;
+        let sockets: Vec<_> =
+            futures_util::future::join_all((0..20).map(async |_| Worker::watch(&second, &id(), &["it.Left"]).await)).await;
+        assert!(second.metric("webloom_connections").await >= 20.0);
+        signal(&leader, "-STOP");
+        drop(sockets);
+        until("the connections end", || async { (second.metric("webloom_connections").await < 10.0).then_some(()) }).await;
+        signal(&leader, "-CONT");
+    });
+}

@@ -60,8 +60,8 @@ impl Frames {
                 return Err(ProtocolError::Overflow);
             }
             let Some(frame) = self.codec.decode(&mut self.buffer)? else {
-                if self.buffer.is_empty() && self.buffer.capacity() > FREE {
-                    // Release the large buffer of a long message.
+                if self.buffer.is_empty() {
+                    // Most sockets are idle most of the time.
                     self.buffer = BytesMut::new();
                 }
                 self.count()?;

@@ -14,18 +14,24 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws;
 use awc::error::WsClientError;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, WriteHalf};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tokio_util::io::ReaderStream;
 
 /// The parameter of a client that knows several brokers: a standby refuses its socket, so that it connects to the leader itself.
 const DIRECT: &str = "direct";
 /// Bytes that are read at once.
 const PIECE: usize = 4 << 10;
+/// How long the leader may take to send its last frame when the client has left.
+const LAST_FRAME: Duration = Duration::from_secs(5);
 
 /// The leader to which a socket is passed on: this broker is a standby, another one leads, and the client knows no other.
 pub(in crate::edge) fn leader_for(edge: &Edge, request: &HttpRequest) -> Option<Leader> {
@@ -61,13 +67,20 @@ pub(in crate::edge) async fn open(
     let (_, socket) = connected.map_err(|error| refused(&leader, &error))?;
     let FramedParts { io, read_buf, .. } = socket.into_parts();
     let (from_leader, to_leader) = tokio::io::split(io);
-    let upload = Upload(actix_web::rt::spawn(upload(payload, to_leader)));
+    let (ends, client_left) = oneshot::channel::<()>();
+    let upload = Upload(actix_web::rt::spawn(async move {
+        upload(payload, to_leader).await;
+        drop(ends);
+    }));
     let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
     let (replaced, ending) = (edge.service.is_replaced(leader), edge.traffic.ending());
     let over = async move {
+        // A leader that works answers the last frame and closes its half; one that hangs does not.
+        let client_left = client_left.then(|_| sleep(LAST_FRAME));
         tokio::select! {
             () = replaced => {}
             () = ending => {}
+            () = client_left => {}
         }
     };
     // Yields nothing: keeps the upload alive until the last frame, and then closes the write half of the connection, so that the client does
