@@ -9,7 +9,6 @@ use crate::edge::forward::{FORWARDED, Leader, add_origin, pass_headers};
 use crate::protocol::problem::Problem;
 use actix_codec::FramedParts;
 use actix_web::http::header::{HeaderMap, SEC_WEBSOCKET_EXTENSIONS};
-use actix_web::rt::task::JoinHandle;
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws;
 use awc::error::WsClientError;
@@ -22,7 +21,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, WriteHalf};
-use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use tokio_util::io::ReaderStream;
 
@@ -67,11 +66,8 @@ pub(in crate::edge) async fn open(
     let (_, socket) = connected.map_err(|error| refused(&leader, &error))?;
     let FramedParts { io, read_buf, .. } = socket.into_parts();
     let (from_leader, to_leader) = tokio::io::split(io);
-    let (ends, client_left) = oneshot::channel::<()>();
-    let upload = Upload(actix_web::rt::spawn(async move {
-        upload(payload, to_leader).await;
-        drop(ends);
-    }));
+    let client_left = actix_web::rt::spawn(upload(payload, to_leader));
+    let upload = Upload(client_left.abort_handle());
     let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
     let (replaced, ending) = (edge.service.is_replaced(leader), edge.traffic.ending());
     let over = async move {
@@ -124,7 +120,7 @@ async fn upload<T: tokio::io::AsyncWrite>(payload: web::Payload, to: WriteHalf<T
 }
 
 /// The task that passes on what the client sends; it ends with the connection of the client.
-struct Upload(JoinHandle<()>);
+struct Upload(AbortHandle);
 
 impl Drop for Upload {
     fn drop(&mut self) {
