@@ -149,7 +149,7 @@ impl Broker {
                     let (leadership, reason) = won.map_err(|e| BootError::Store(self.config.database.to_string(), e))?;
                     let Part::StandsBy(mut standby) = std::mem::replace(&mut self.part, Part::None) else { return Ok(()) };
                     standby.end_runs().await;
-                    // It has led, and ends as a leader that loses the database: after a restart it stands by.
+                    // It has already acquired the lease. If the database fails now, it ends as a leader does that loses the database: with code 75.
                     self.lead(leadership, reason).await.map_err(|error| match error {
                         BootError::Store(_, error) => BootError::Deposed(error.to_string()),
                         error => error,

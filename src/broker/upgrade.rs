@@ -1,7 +1,8 @@
 //! A connection that asks for a WebSocket, from its request to its end.
 //!
 //! actix-http keeps two buffers of 8 KiB and the state of its requests for each connection. A WebSocket is idle most of the time, and there are
-//! thousands of them, so such a connection leaves the HTTP server with its request: nothing is buffered for it that is not partly sent.
+//! thousands of them, so such a connection leaves the HTTP server with its request. Only bytes that are received and not processed, and unsent
+//! bytes, are kept for it here.
 
 use super::wire::Wire;
 use actix_codec::{Encoder as _, Framed, FramedParts};
@@ -92,7 +93,7 @@ async fn carry<T: AsyncRead + AsyncWrite + Unpin>(
     mut unsent: BytesMut,
 ) -> io::Result<()> {
     let response = future::poll_fn(|cx| {
-        // The responses to earlier requests may be unsent. If they wait, the call does not.
+        // The responses to earlier requests may be unsent. The call proceeds even if they cannot be sent yet.
         let _ = connection.borrow_mut().send(&mut unsent, cx)?;
         connection.borrow_mut().read_ahead(cx)?;
         call.as_mut().poll(cx).map(Ok::<_, io::Error>)
@@ -149,7 +150,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     /// Sends all of it, and keeps no room for more. To be called again until it is ready, also when nothing is left: with TLS, sent bytes may
     /// still have to be flushed.
     fn send(&mut self, unsent: &mut BytesMut, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Reads do not look: another task may do them.
+        // Only sends check whether the connection is cut: a cut wakes one task, and another one may read.
         self.wire.look(cx)?;
         while !unsent.is_empty() {
             match ready!(Pin::new(&mut self.wire).poll_write(cx, unsent))? {

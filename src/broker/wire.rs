@@ -37,7 +37,7 @@ impl<T> Wire<T> {
         Self { io, line: Arc::default(), limit: PATIENCE, patience: None, taken: 0, is_shut: false, _open: open }
     }
 
-    /// What is below it, for reads that need not end when it is cut.
+    /// The underlying stream, without the check whether it is cut.
     pub(super) fn io(&mut self) -> &mut T {
         &mut self.io
     }
