@@ -2,6 +2,7 @@
 
 mod agent;
 mod alert;
+mod allocator;
 mod audit;
 mod backup;
 mod broker;
@@ -141,6 +142,7 @@ const LOUD: &str = "info,actix_server=warn,actix_http::h1=off";
 /// Runs the program. Errors go to standard error, with exit code 1 (2 for a wrong command line).
 #[must_use]
 pub fn main() -> ExitCode {
+    allocator::set_up();
     let mut root = command();
     let mut read = root.try_get_matches_from_mut(std::env::args_os());
     let mut file = None;
