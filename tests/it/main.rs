@@ -61,6 +61,7 @@ mod next_asked;
 mod node_names;
 mod numbers;
 mod odd_workers;
+mod older_link;
 mod older_store;
 mod openapi;
 mod other_node;

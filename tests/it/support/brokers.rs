@@ -26,9 +26,7 @@ impl Brokers {
 
     /// On a server with these settings; the brokers have these arguments, and the tests this token of an admin.
     pub async fn start_on(count: usize, settings: &[&str], args: &[&'static str], token: Option<&'static str>) -> Self {
-        let cluster = Cluster::start(settings);
-        let args = [&["--lease-ms", LEASE_MS], args].concat();
-        let mut this = Self { all: Vec::new(), url: cluster.url("webloom", ""), args, token, cluster };
+        let mut this = Self::none(settings, args, token);
         for _ in 0..count {
             this.add();
         }
@@ -36,10 +34,22 @@ impl Brokers {
         this
     }
 
+    /// The server alone.
+    pub fn none(settings: &[&str], args: &[&'static str], token: Option<&'static str>) -> Self {
+        let cluster = Cluster::start(settings);
+        let args = [&["--lease-ms", LEASE_MS], args].concat();
+        Self { all: Vec::new(), url: cluster.url("webloom", ""), args, token, cluster }
+    }
+
     pub fn add(&mut self) {
+        self.add_at("127.0.0.1:0", &[]);
+    }
+
+    /// One that listens on this address, with more arguments.
+    pub fn add_at(&mut self, listen: &str, more: &[&str]) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("b.url"), &self.url).expect("written");
-        self.all.push((Broker::start_in(folder.path(), "127.0.0.1:0", &self.args, ""), folder));
+        self.all.push((Broker::start_in(folder.path(), listen, &[&self.args, more].concat(), ""), folder));
     }
 
     pub fn api(&self, nth: usize) -> Api {
