@@ -39,6 +39,7 @@ fn dispatcher_message(leader: &LeaderLink, message: Passed) {
             priority: m.priority,
             ready: m.ready,
             sites: m.sites,
+            last_permit: Some(m.last_permit),
             node_group: m.node_group,
             os: m.os,
         }),

@@ -60,6 +60,8 @@ pub struct Involved {
     leader: Option<LeaderLink>,
     run: Identity,
     nodes: HashSet<NodeId>,
+    /// Nodes without work that the leader still lists for the run. Most get a block again within a moment.
+    left: HashSet<NodeId>,
     /// Usually few, so a list is smaller than a set; most tasks have one worker.
     workers: Vec<WorkerId>,
 }
@@ -68,11 +70,12 @@ impl Involved {
     /// An empty set of peers for a run.
     #[must_use]
     pub fn new(addresses: &Arc<AddressBook>, leader: Option<LeaderLink>, run: Identity) -> Self {
-        Self { addresses: Arc::clone(addresses), leader, run, nodes: HashSet::new(), workers: Vec::new() }
+        Self { addresses: Arc::clone(addresses), leader, run, nodes: HashSet::new(), left: HashSet::new(), workers: Vec::new() }
     }
 
     /// Sends the leader all peers: it has a new connection.
-    pub fn announce(&self) {
+    pub fn announce(&mut self) {
+        self.left.clear();
         self.nodes.iter().for_each(|node| self.tell_leader(FromBlockRun::AtNode { node_id: *node, is_there: true }));
         self.workers.iter().for_each(|worker| self.tell_leader(FromBlockRun::AtWorker { worker_id: *worker, is_there: true }));
     }
@@ -85,15 +88,26 @@ impl Involved {
     pub fn add_node(&mut self, node: NodeId) {
         if self.nodes.insert(node) {
             self.addresses.runs_by_node.enter(node, self.run);
-            self.tell_leader(FromBlockRun::AtNode { node_id: node, is_there: true });
+            if !self.left.remove(&node) {
+                self.tell_leader(FromBlockRun::AtNode { node_id: node, is_there: true });
+            }
         }
     }
 
-    /// The run has no more work at this node.
+    /// The run has no more work at this node. The leader gets it with [`Self::settle`].
     pub fn remove_node(&mut self, node: NodeId) {
         if self.nodes.remove(&node) {
             self.addresses.runs_by_node.leave(node, self.run);
-            self.tell_leader(FromBlockRun::AtNode { node_id: node, is_there: false });
+            if self.leader.is_some() {
+                self.left.insert(node);
+            }
+        }
+    }
+
+    /// Sends the leader the nodes where the run has no more work. To be called once a second.
+    pub fn settle(&mut self) {
+        for node_id in std::mem::take(&mut self.left) {
+            self.tell_leader(FromBlockRun::AtNode { node_id, is_there: false });
         }
     }
 
@@ -131,6 +145,38 @@ impl Drop for Involved {
 mod tests {
     use super::*;
     use uuid::Uuid;
+
+    #[test]
+    fn the_leader_learns_once_a_second_where_a_run_has_nothing() {
+        let (leader, mut sent) = LeaderLink::new();
+        let (node, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
+        let mut involved = Involved::new(&Arc::default(), Some(leader), Identity(Uuid::from_u128(4)));
+        let mut sent = move || {
+            std::iter::from_fn(|| sent.try_recv().ok())
+                .map(|outgoing| match outgoing.message {
+                    ToLeader::OfRun { message: FromBlockRun::AtNode { node_id, is_there }, .. } => (node_id, is_there),
+                    other => panic!("{other:?}"),
+                })
+                .collect::<Vec<_>>()
+        };
+        involved.add_node(node);
+        involved.remove_node(node);
+        involved.add_node(node);
+        involved.add_node(other);
+        involved.settle();
+        assert_eq!(sent(), [(node, true), (other, true)], "it has work at both");
+        involved.remove_node(node);
+        assert_eq!(sent(), []);
+        involved.settle();
+        involved.settle();
+        assert_eq!(sent(), [(node, false)]);
+        involved.add_node(node);
+        assert_eq!(sent(), [(node, true)]);
+        involved.remove_node(node);
+        involved.announce();
+        involved.settle();
+        assert_eq!(sent(), [(other, true)], "a new connection knows only what is announced");
+    }
 
     #[test]
     fn a_run_is_listed_where_it_has_something_and_nowhere_after_its_end() {

@@ -112,6 +112,10 @@ pub enum FromBlockRun {
         ready: usize,
         /// Number of sites that may be requested now.
         sites: usize,
+        /// The number of the permit of the last [`ToBlockRun::Grant`] that the run had got; 0: none. Later ones are on their way to it, so the
+        /// two numbers above include what they will use. A broker of an earlier version does not send it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_permit: Option<u64>,
         /// Only nodes of this group.
         node_group: Option<String>,
         /// Only nodes with this operating system.

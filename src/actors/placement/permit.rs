@@ -54,6 +54,12 @@ impl Permit<NodeSlot> {
         permit
     }
 
+    /// The number that the leader knows it by; 0 if it is not a permit of the leader.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number.unwrap_or_default()
+    }
+
     /// The number that the leader knows it by. The slot stays reserved: the leader has the permit.
     #[must_use]
     pub fn into_number(mut self) -> Option<u64> {

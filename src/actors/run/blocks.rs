@@ -315,6 +315,7 @@ impl Handler<Grant> for RunActor {
     type Result = ();
     fn handle(&mut self, Grant { to, permit }: Grant, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("run.grant");
+        self.kind.last_permit = permit.number();
         match permit.slot().kind {
             SlotKind::Block => {
                 self.kind.announced = self.kind.announced.saturating_sub(1);

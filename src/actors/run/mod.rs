@@ -96,6 +96,8 @@ pub struct Blocks {
     /// The time at which the first poll expires, and its timer.
     poll_timer: Option<(Timestamp, SpawnHandle)>,
     announced: usize,
+    /// The number of the permit of the last grant.
+    last_permit: u64,
     /// When its attempt began; after a restart of the actor, when the actor started.
     attempt_began: Timestamp,
     /// The run is queued, waits for its next attempt, or reads its first requests.
@@ -171,6 +173,7 @@ impl RunActor {
             priority: self.run.priority,
             ready,
             sites,
+            last_permit: self.kind.last_permit,
             node_group: self.run.queue.node_group.clone(),
             os: self.run.queue.os.clone(),
         });
@@ -245,21 +248,18 @@ impl RunActor {
             return self.end(RunState::Failed, Some(format!("it took longer than {timeout} ms")), ctx);
         }
         for (seq, lease) in self.kind.frontier.expired_leases(now) {
-            let name = self.context.addresses.node_name(lease.node);
-            log::warn!(
-                "lease of a block expired block_id={} node_id={} node={name} attempt={}",
-                self.block_id(seq),
-                lease.node,
-                lease.attempt
-            );
-            if let Some(node) = self.context.addresses.nodes.get(lease.node) {
-                node.block_done(self.block_id(seq), lease.attempt, true);
+            let (block_id, node_id, attempt) = (self.block_id(seq), lease.node, lease.attempt);
+            let name = self.context.addresses.node_name(node_id);
+            log::warn!("lease of a block expired block_id={block_id} node_id={node_id} node={name} attempt={attempt}");
+            if let Some(node) = self.context.addresses.nodes.get(node_id) {
+                node.block_done(block_id, attempt, true);
             }
             self.block_lost(seq, lease.node, lease.attempt, "its lease expired", ctx);
         }
         self.kind.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
         self.check_peers(now, ctx);
+        self.kind.involved.settle();
         self.guard.stats().set_waiting(self.kind.frontier.counters().left);
         self.request_elsewhere();
         self.announce(ctx);
@@ -379,6 +379,7 @@ impl Kind for Blocks {
             pollers: VecDeque::new(),
             poll_timer: None,
             announced: 0,
+            last_permit: 0,
             attempt_began: Timestamp::steady(),
             waits: true,
             begun: None,

@@ -10,7 +10,7 @@ use crate::actors::placement::{NodeSlot, Permit};
 use crate::actors::reply::Reply;
 use crate::actors::run::{AnswerPull, Grant, NodeEvent, NodeHolds, NodeLost, ReannounceRun, RunHandle, StartReturned, WorkerEvent};
 use crate::domain::ids::{BrokerId, Identity, NodeId, WorkerId};
-use crate::domain::node::NodeFacts;
+use crate::domain::node::{NodeFacts, SlotKind};
 use crate::domain::sites::{Board, ToLender};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
@@ -33,7 +33,7 @@ pub(super) struct BlockRuns {
     /// Where they have work.
     involved: HashMap<Identity, (BrokerId, Involved)>,
     /// Permits that were sent and not used yet.
-    permits: HashMap<u64, (BrokerId, Permit<NodeSlot>)>,
+    permits: HashMap<u64, SentPermit>,
     last_permit: u64,
     /// What the owners know of the nodes and workers.
     nodes: HashMap<NodeId, (NodeFacts, bool)>,
@@ -43,9 +43,23 @@ pub(super) struct BlockRuns {
     delays: u64,
 }
 
+/// A permit of a run at another broker.
+#[derive(Debug)]
+struct SentPermit {
+    owner: BrokerId,
+    run: Identity,
+    permit: Permit<NodeSlot>,
+}
+
 impl BlockRuns {
     pub(super) fn new() -> Self {
         Self { last_permit: first_number(), ..Self::default() }
+    }
+
+    /// Number of permits of a run that were sent after this one.
+    fn permits_after(&self, run: Identity, last: u64, kind: SlotKind) -> usize {
+        let is_later = |(number, sent): &(&u64, &SentPermit)| **number > last && sent.run == run && sent.permit.slot().kind == kind;
+        self.permits.iter().filter(is_later).count()
     }
 
     /// The runs of this broker are being taken back: their next actors make entries of their own.
@@ -122,8 +136,11 @@ impl RunOwners {
     pub(super) fn of_run(&mut self, owner: BrokerId, identity: Identity, message: FromBlockRun) {
         let Some(run) = self.block_run(owner, identity) else { return };
         match message {
-            FromBlockRun::Ready { priority, ready, sites, node_group, os } => {
-                self.context.dispatcher.run_ready(RunReady { identity, run, priority, ready, sites, node_group, os });
+            FromBlockRun::Ready { priority, ready, sites, last_permit, node_group, os } => {
+                // The dispatcher has counted these grants, and would count them again.
+                let coming = |kind| last_permit.map_or(0, |last| self.blocks.permits_after(identity, last, kind));
+                let (ready, sites) = (ready.saturating_sub(coming(SlotKind::Block)), sites.saturating_sub(coming(SlotKind::Site)));
+                self.context.dispatcher.run_ready(RunReady { identity, run, priority, ready, sites, last_permit: 0, node_group, os });
             }
             FromBlockRun::Gone => self.context.dispatcher.run_gone(identity),
             FromBlockRun::GrantElsewhere { not, slot_kind } => {
@@ -173,8 +190,8 @@ impl RunOwners {
     }
 
     fn take_permit(&mut self, owner: BrokerId, number: u64) -> Option<Permit<NodeSlot>> {
-        let is_its = self.blocks.permits.get(&number).is_some_and(|(of, _)| *of == owner);
-        if is_its { self.blocks.permits.remove(&number).map(|(_, permit)| permit) } else { None }
+        let is_its = self.blocks.permits.get(&number).is_some_and(|sent| sent.owner == owner);
+        if is_its { self.blocks.permits.remove(&number).map(|sent| sent.permit) } else { None }
     }
 
     /// An owner has ended a block run.
@@ -204,7 +221,7 @@ impl RunOwners {
         }
         self.blocks.owners.remove(&owner);
         // After the dispatcher knows that the runs are gone: the slots are free again.
-        self.blocks.permits.retain(|_, (of, _)| *of != owner);
+        self.blocks.permits.retain(|_, sent| sent.owner != owner);
         self.context.sites.board().borrower_disconnected(owner);
     }
 
@@ -320,7 +337,7 @@ impl RunOwners {
                     let slot = permit.slot();
                     self.blocks.last_permit += 1;
                     let number = self.blocks.last_permit;
-                    self.blocks.permits.insert(number, (owner, permit));
+                    self.blocks.permits.insert(number, SentPermit { owner, run: message.identity, permit });
                     ToBlockRun::Grant { node_id: slot.node, slot_kind: slot.kind, keeps_pace: slot.keeps_pace, permit: number }
                 })
             },
@@ -360,5 +377,24 @@ impl Handler<PassToRun> for RunOwners {
         if let Some(message) = self.as_sent(owner, message) {
             self.send(owner, &ToOwner::Run { run_id, message });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_on_their_way_are_those_after_the_last_one_of_their_run() {
+        let mut blocks = BlockRuns::default();
+        let (owner, [run, other]) = (BrokerId::random(), [Identity::random(), Identity::random()]);
+        for (number, run, kind) in
+            [(5, run, SlotKind::Block), (6, other, SlotKind::Block), (7, run, SlotKind::Site), (8, run, SlotKind::Block)]
+        {
+            let permit = Permit::new(NodeSlot { node: NodeId::random(), kind, keeps_pace: false }, || {});
+            blocks.permits.insert(number, SentPermit { owner, run, permit });
+        }
+        let after = |last| [SlotKind::Block, SlotKind::Site].map(|kind| blocks.permits_after(run, last, kind));
+        assert_eq!([0, 5, 7, 8].map(after), [[2, 1], [1, 1], [1, 0], [0, 0]]);
     }
 }

@@ -24,6 +24,8 @@ pub struct RunReady {
     pub ready: usize,
     /// Number of sites that may be requested now and have waiting blocks.
     pub sites: usize,
+    /// At a broker that does not lead: the number of the permit of the last grant. 0: none.
+    pub last_permit: u64,
     /// Only nodes of this group are eligible.
     pub node_group: Option<String>,
     /// Only nodes with this operating system are eligible.

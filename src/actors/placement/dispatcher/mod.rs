@@ -226,7 +226,7 @@ mod tests {
             let joined = NodeChanged { facts, node, free: 1, free_sites: 0, accepts_blocks: true };
             dispatcher.send(joined).await.expect("handled");
             let run = RunLink(recording.link(ChildKey::Run(JobKind::Block, identity)));
-            let ready = RunReady { identity, run, priority: 0, ready: 1, sites: 0, node_group: None, os: None };
+            let ready = RunReady { identity, run, priority: 0, ready: 1, sites: 0, last_permit: 0, node_group: None, os: None };
             dispatcher.send(ready).await.expect("handled");
             assert_eq!(recording.count(), 0, "nothing is granted while the leadership is uncertain");
             is_paused.store(false, Relaxed);
