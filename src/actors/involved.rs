@@ -60,8 +60,8 @@ pub struct Involved {
     leader: Option<LeaderLink>,
     run: Identity,
     nodes: HashSet<NodeId>,
-    /// Nodes without work that the leader still lists for the run. Most get a block again within a moment.
-    left: HashSet<NodeId>,
+    /// Nodes without work that the leader still lists for the run. Most of them get a block again soon.
+    no_longer_at: HashSet<NodeId>,
     /// Usually few, so a list is smaller than a set; most tasks have one worker.
     workers: Vec<WorkerId>,
 }
@@ -70,12 +70,12 @@ impl Involved {
     /// An empty set of peers for a run.
     #[must_use]
     pub fn new(addresses: &Arc<AddressBook>, leader: Option<LeaderLink>, run: Identity) -> Self {
-        Self { addresses: Arc::clone(addresses), leader, run, nodes: HashSet::new(), left: HashSet::new(), workers: Vec::new() }
+        Self { addresses: Arc::clone(addresses), leader, run, nodes: HashSet::new(), no_longer_at: HashSet::new(), workers: Vec::new() }
     }
 
-    /// Sends the leader all peers: it has a new connection.
+    /// Sends the leader all peers: there is a new connection, or the dispatcher was rebuilt.
     pub fn announce(&mut self) {
-        self.left.clear();
+        self.send_no_longer_at();
         self.nodes.iter().for_each(|node| self.tell_leader(FromBlockRun::AtNode { node_id: *node, is_there: true }));
         self.workers.iter().for_each(|worker| self.tell_leader(FromBlockRun::AtWorker { worker_id: *worker, is_there: true }));
     }
@@ -88,25 +88,25 @@ impl Involved {
     pub fn add_node(&mut self, node: NodeId) {
         if self.nodes.insert(node) {
             self.addresses.runs_by_node.enter(node, self.run);
-            if !self.left.remove(&node) {
+            if !self.no_longer_at.remove(&node) {
                 self.tell_leader(FromBlockRun::AtNode { node_id: node, is_there: true });
             }
         }
     }
 
-    /// The run has no more work at this node. The leader gets it with [`Self::settle`].
+    /// The run has no more work at this node. [`Self::send_no_longer_at`] sends this to the leader.
     pub fn remove_node(&mut self, node: NodeId) {
         if self.nodes.remove(&node) {
             self.addresses.runs_by_node.leave(node, self.run);
             if self.leader.is_some() {
-                self.left.insert(node);
+                self.no_longer_at.insert(node);
             }
         }
     }
 
     /// Sends the leader the nodes where the run has no more work. To be called once a second.
-    pub fn settle(&mut self) {
-        for node_id in std::mem::take(&mut self.left) {
+    pub fn send_no_longer_at(&mut self) {
+        for node_id in std::mem::take(&mut self.no_longer_at) {
             self.tell_leader(FromBlockRun::AtNode { node_id, is_there: false });
         }
     }
@@ -163,19 +163,18 @@ mod tests {
         involved.remove_node(node);
         involved.add_node(node);
         involved.add_node(other);
-        involved.settle();
+        involved.send_no_longer_at();
         assert_eq!(sent(), [(node, true), (other, true)], "it has work at both");
         involved.remove_node(node);
         assert_eq!(sent(), []);
-        involved.settle();
-        involved.settle();
+        involved.send_no_longer_at();
+        involved.send_no_longer_at();
         assert_eq!(sent(), [(node, false)]);
         involved.add_node(node);
         assert_eq!(sent(), [(node, true)]);
         involved.remove_node(node);
         involved.announce();
-        involved.settle();
-        assert_eq!(sent(), [(other, true)], "a new connection knows only what is announced");
+        assert_eq!(sent(), [(node, false), (other, true)], "the connection may be the same one");
     }
 
     #[test]

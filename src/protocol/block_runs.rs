@@ -137,7 +137,7 @@ pub enum FromBlockRun {
     },
     /// To the allocator: the run searches no worker any more.
     StopSearch,
-    /// The run has work at this node, or none any more.
+    /// The run has work at this node, or none any more; the latter comes up to a second late.
     AtNode {
         /// The node.
         node_id: NodeId,

@@ -5,6 +5,7 @@ use crate::support::{journey, until};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use actix_web_actors::ws;
 use futures_util::StreamExt;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
@@ -68,7 +69,7 @@ fn site() -> String {
 
 #[derive(Default)]
 struct Seen {
-    blocks: Vec<String>,
+    blocks: VecDeque<String>,
     reports: Vec<Index>,
 }
 
@@ -83,7 +84,9 @@ impl actix::Actor for Session {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.text(frame::text(&ToNode::Welcome { node_id: NodeId::random(), heartbeat: 1_000, offline: 60_000, max_frame: MAX_FRAME }));
-        ctx.text(self.0.lock().expect("unpoisoned").blocks.remove(0));
+        if let Some(first) = self.0.lock().expect("unpoisoned").blocks.pop_front() {
+            ctx.text(first);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Brokers of two versions on one PostgreSQL database. The link between the leader and a broker that executes runs has only what the earlier version
-//! knows: a relay before the leader hides the rest, in both directions.
+//! Brokers of two versions on one PostgreSQL database. The first message of each side on the link between the leader and a broker that executes runs says
+//! what this side knows. A relay before the leader hides what an earlier version does not know.
 
 use crate::postgres::verify;
 use crate::run_owners::over;
@@ -7,33 +7,36 @@ use crate::support::brokers::Brokers;
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{free_port, journey, until};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::io::{Read, Result, Write, copy};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 /// Members of the messages `join` and `welcome` that an earlier version does not send, and names of the same length that no version knows.
 const HIDDEN: [(&[u8], &[u8]); 3] =
     [(b"\"blockRuns\":true", b"\"xxxxxxxxx\":true"), (b"\"answers\":true", b"\"xxxxxxx\":true"), (b"\"counts\":true", b"\"xxxxxx\":true")];
 
+/// What was hidden: the place in [`HIDDEN`], and whether it was in `join`.
+type Hidden = Arc<Mutex<HashSet<(usize, bool)>>>;
+
 /// A relay before a broker.
 struct Relay {
     port: u16,
-    hidden: Arc<AtomicUsize>,
+    hidden: Hidden,
 }
 
 impl Relay {
     fn start(broker: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let hidden = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&hidden);
+        let hidden = Hidden::default();
+        let notes = Arc::clone(&hidden);
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 // Its broker may have been killed.
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(&broker)) else { continue };
                 let [back, forth] = [(&server, &client), (&client, &server)]
-                    .map(|(from, to)| (from.try_clone().expect("cloned"), to.try_clone().expect("cloned"), Arc::clone(&count)));
+                    .map(|(from, to)| (from.try_clone().expect("cloned"), to.try_clone().expect("cloned"), Arc::clone(&notes)));
                 std::thread::spawn(move || pass(back.0, back.1, &back.2));
                 std::thread::spawn(move || pass(forth.0, forth.1, &forth.2));
             }
@@ -43,13 +46,13 @@ impl Relay {
 }
 
 /// Passes on what comes, until one of both ends. The connection of a link begins with a head of HTTP; then the first frame is changed.
-fn pass(mut from: TcpStream, mut to: TcpStream, hidden: &AtomicUsize) {
+fn pass(mut from: TcpStream, mut to: TcpStream, hidden: &Hidden) {
     let _ = pass_first(&mut from, &mut to, hidden).and_then(|()| copy(&mut from, &mut to).map(drop));
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }
 
-fn pass_first(from: &mut TcpStream, to: &mut TcpStream, hidden: &AtomicUsize) -> Result<()> {
+fn pass_first(from: &mut TcpStream, to: &mut TcpStream, hidden: &Hidden) -> Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(byte(from)?);
@@ -67,7 +70,10 @@ fn pass_first(from: &mut TcpStream, to: &mut TcpStream, hidden: &AtomicUsize) ->
             frame.extend([byte(from)?, byte(from)?]);
             usize::from(u16::from_be_bytes([frame[2], frame[3]]))
         }
-        short => usize::from(short),
+        short => {
+            assert!(short < 126, "the first message is short");
+            usize::from(short)
+        }
     };
     let mut mask = [0; 4];
     if frame[1] & 128 != 0 {
@@ -78,10 +84,10 @@ fn pass_first(from: &mut TcpStream, to: &mut TcpStream, hidden: &AtomicUsize) ->
     from.read_exact(&mut text)?;
     let masked = |text: &mut [u8]| text.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
     masked(&mut text);
-    for (name, other) in HIDDEN {
-        if let Some(at) = text.windows(name.len()).position(|part| part == name) {
+    for (place, (name, other)) in HIDDEN.iter().enumerate() {
+        if let Some(at) = text.windows(name.len()).position(|part| part == *name) {
             text[at..at + name.len()].copy_from_slice(other);
-            hidden.fetch_add(1, SeqCst);
+            hidden.lock().expect("unpoisoned").insert((place, frame[1] & 128 != 0));
         }
     }
     masked(&mut text);
@@ -110,7 +116,8 @@ fn brokers_of_two_versions_share_what_the_earlier_one_knows() {
         let leader = brokers.api(0);
         brokers.all[0].0.url = front;
         brokers.execute(2).await;
-        assert_eq!(relay.hidden.load(SeqCst), 4, "two members of `join` and two of `welcome`");
+        let expected = HashSet::from([(0, true), (1, true), (0, false), (2, false)]);
+        until("hidden members", || async { (*relay.hidden.lock().expect("unpoisoned") == expected).then_some(()) }).await;
 
         // Callbacks are executed by both.
         let receiver = Receiver::start(std::iter::repeat_n(Reply::Held(200), 4));

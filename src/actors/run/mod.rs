@@ -241,6 +241,7 @@ impl RunActor {
     /// Checks timeouts and leases, once a second.
     fn tick(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
+        self.kind.involved.send_no_longer_at();
         if self.kind.waits {
             return;
         }
@@ -259,7 +260,6 @@ impl RunActor {
         self.kind.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
         self.check_peers(now, ctx);
-        self.kind.involved.settle();
         self.guard.stats().set_waiting(self.kind.frontier.counters().left);
         self.request_elsewhere();
         self.announce(ctx);

@@ -51,15 +51,31 @@ struct SentPermit {
     permit: Permit<NodeSlot>,
 }
 
+/// Numbers of grants that are on their way to a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Coming {
+    blocks: usize,
+    sites: usize,
+}
+
 impl BlockRuns {
     pub(super) fn new() -> Self {
         Self { last_permit: first_number(), ..Self::default() }
     }
 
-    /// Number of permits of a run that were sent after this one.
-    fn permits_after(&self, run: Identity, last: u64, kind: SlotKind) -> usize {
-        let is_later = |(number, sent): &(&u64, &SentPermit)| **number > last && sent.run == run && sent.permit.slot().kind == kind;
-        self.permits.iter().filter(is_later).count()
+    /// The permits of a run that were sent after this one.
+    fn permits_after(&self, owner: BrokerId, run: Identity, last: u64) -> Coming {
+        let mut coming = Coming::default();
+        if last == self.last_permit {
+            return coming;
+        }
+        for (_, sent) in self.permits.iter().filter(|(number, sent)| **number > last && sent.run == run && sent.owner == owner) {
+            match sent.permit.slot().kind {
+                SlotKind::Block => coming.blocks += 1,
+                SlotKind::Site => coming.sites += 1,
+            }
+        }
+        coming
     }
 
     /// The runs of this broker are being taken back: their next actors make entries of their own.
@@ -137,9 +153,10 @@ impl RunOwners {
         let Some(run) = self.block_run(owner, identity) else { return };
         match message {
             FromBlockRun::Ready { priority, ready, sites, last_permit, node_group, os } => {
-                // The dispatcher has counted these grants, and would count them again.
-                let coming = |kind| last_permit.map_or(0, |last| self.blocks.permits_after(identity, last, kind));
-                let (ready, sites) = (ready.saturating_sub(coming(SlotKind::Block)), sites.saturating_sub(coming(SlotKind::Site)));
+                // The run has not got these grants yet. It subtracts one for each when it gets it, and sends its numbers again if that was
+                // wrong; so they are subtracted here already.
+                let coming = last_permit.map_or_else(Coming::default, |last| self.blocks.permits_after(owner, identity, last));
+                let (ready, sites) = (ready.saturating_sub(coming.blocks), sites.saturating_sub(coming.sites));
                 self.context.dispatcher.run_ready(RunReady { identity, run, priority, ready, sites, last_permit: 0, node_group, os });
             }
             FromBlockRun::Gone => self.context.dispatcher.run_gone(identity),
@@ -388,13 +405,16 @@ mod tests {
     fn grants_on_their_way_are_those_after_the_last_one_of_their_run() {
         let mut blocks = BlockRuns::default();
         let (owner, [run, other]) = (BrokerId::random(), [Identity::random(), Identity::random()]);
+        blocks.last_permit = 9;
         for (number, run, kind) in
             [(5, run, SlotKind::Block), (6, other, SlotKind::Block), (7, run, SlotKind::Site), (8, run, SlotKind::Block)]
         {
             let permit = Permit::new(NodeSlot { node: NodeId::random(), kind, keeps_pace: false }, || {});
             blocks.permits.insert(number, SentPermit { owner, run, permit });
         }
-        let after = |last| [SlotKind::Block, SlotKind::Site].map(|kind| blocks.permits_after(run, last, kind));
-        assert_eq!([0, 5, 7, 8].map(after), [[2, 1], [1, 1], [1, 0], [0, 0]]);
+        for (last, blocks_coming, sites) in [(0, 2, 1), (5, 1, 1), (7, 1, 0), (8, 0, 0), (9, 0, 0)] {
+            assert_eq!(blocks.permits_after(owner, run, last), Coming { blocks: blocks_coming, sites }, "{last}");
+        }
+        assert_eq!(blocks.permits_after(BrokerId::random(), run, 0), Coming::default(), "permits of another broker");
     }
 }

@@ -1,7 +1,10 @@
 //! Runs of block jobs: their search for a worker, their sites, and what they do while they wait.
 
 use super::*;
+use crate::actors::leader_link::LeaderLink;
 use crate::domain::schedule::AHEAD_MS;
+use crate::protocol::block_runs::FromBlockRun;
+use crate::protocol::ownership::ToLeader;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -141,6 +144,31 @@ fn a_site_stays_closed_after_the_last_attempt_of_a_block_is_lost() {
             "it is over"
         );
     });
+}
+
+#[test]
+fn the_number_of_ready_blocks_names_the_last_grant() {
+    on_stage(
+        JobKind::Block,
+        |_| {},
+        async |stage: Stage| {
+            let (leader, mut sent) = LeaderLink::new();
+            let stage = Stage { context: stage.context.clone().with_leader(leader), ..stage };
+            let (actor, worker) = block_run(&stage, None).await;
+            found(&actor, Ok(worker));
+            assert_eq!(pushed(&actor).wait().await.map(|pushed| pushed.accepted), Ok(1));
+            let (id, to) = node(&stage);
+            actor.link.grant(to, Permit::of_leader(NodeSlot { node: id, kind: SlotKind::Block, keeps_pace: false }, 7, || {}));
+            actor.link.reannounce();
+            actor.link.set_paused(false).wait().await.expect("it lives");
+            let sent = std::iter::from_fn(|| sent.try_recv().ok()).filter_map(|outgoing| match outgoing.message {
+                ToLeader::OfRun { message: FromBlockRun::Ready { last_permit, .. }, .. } => last_permit,
+                _ => None,
+            });
+            let sent: Vec<_> = sent.collect();
+            assert_eq!((sent.first(), sent.last()), (Some(&0), Some(&7)), "{sent:?}");
+        },
+    );
 }
 
 #[test]
