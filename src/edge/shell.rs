@@ -9,8 +9,8 @@ use crate::actors::budget::Charge;
 use crate::protocol::problem::Problem;
 use actix_web::body::{BodySize, BoxBody, MessageBody as _};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::{Error, ResponseError as _, web};
 
@@ -26,7 +26,11 @@ const FREE: u64 = 16 << 10;
 pub async fn shell(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse<Counted>, Error> {
     let Some(edge) = request.app_data::<web::Data<Edge>>().cloned() else { return Ok(finish(next.call(request).await?, None, false)) };
     let _at_work = edge.traffic.call();
-    let response = next.call(request).await?;
+    let mut response = next.call(request).await?;
+    // The server closes connections when it ends, but it may notice the end after a call that has waited for it.
+    if edge.traffic.is_ending() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    }
     match charge(&edge, &response) {
         Ok(charge) => Ok(finish(response, charge, edge.is_tls)),
         Err(problem) => {
