@@ -2,7 +2,6 @@
 
 use super::asked::Asked;
 use super::attempt::Answer;
-use super::backoff::Backoff;
 use super::change_ip::Changer;
 use super::clients::Clients;
 use super::crowd::Crowd;
@@ -12,6 +11,7 @@ use super::memory::{Account, Memory};
 use super::pace::{Gate, Hearing};
 use super::turn::End;
 use crate::config::agent::AgentConfig;
+use crate::domain::backoff::Backoff;
 use crate::domain::ids::Identity;
 use crate::domain::origin::Scope;
 use crate::domain::settings::DownloadSettings;

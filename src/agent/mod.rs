@@ -11,7 +11,6 @@
 
 mod asked;
 mod attempt;
-mod backoff;
 mod block;
 mod change_ip;
 mod clients;
@@ -43,10 +42,10 @@ mod turn;
 mod unpaced;
 
 use crate::config::agent::AgentConfig;
+use crate::domain::backoff::Backoff;
 use crate::domain::ids::NodeId;
 use crate::domain::node::Instance;
 use crate::protocol::node::{Block, Holding};
-use backoff::Backoff;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;

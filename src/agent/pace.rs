@@ -1,7 +1,7 @@
 //! The pace of a block: its [`Turn`] with a clock, for the tasks that wait in it.
 
-use super::backoff::random_fraction;
 use super::turn::{Begin, Claim, End, Limits, Millis, NextStep, Turn};
+use crate::domain::backoff::random_fraction;
 use crate::protocol::node::{Pace, SiteNews};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -2,10 +2,10 @@
 //!
 //! They stay in memory until then; `memory` limits how much.
 
-use super::backoff::Backoff;
 use super::parcel::Parcel;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
+use crate::domain::backoff::Backoff;
 use crate::domain::ids::BlockId;
 use crate::executors::{Executors, dies};
 use crate::protocol::{BULK, EXECUTOR_HEADER, RUN_HEADER};

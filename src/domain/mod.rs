@@ -11,6 +11,7 @@ pub mod application;
 pub mod attempts;
 #[cfg(feature = "broker")]
 pub mod attention;
+pub mod backoff;
 #[cfg(feature = "broker")]
 pub mod backup;
 pub mod block;

@@ -3,12 +3,12 @@
 //! Several blocks are in flight at a time, so that the network works while pages are processed. A block is acknowledged only after its
 //! handler has returned, and the acknowledgement is repeated until the broker confirms it.
 
-use super::backoff::Backoff;
 use super::error::{Abort, BoxError, Error};
 use super::follow::Follow;
 use super::page::{FinishedBlock, open_all};
 use super::run::RunContext;
 use super::spider::{AnySpider, tried};
+use crate::domain::backoff::Backoff;
 use crate::domain::ids::{BlockId, WorkerId};
 use crate::domain::run::RunState;
 use futures_util::future::LocalBoxFuture;
@@ -107,7 +107,7 @@ pub(crate) async fn carry(
                     }
                     Err(error) => {
                         log::warn!("cannot read blocks, polling again run_id={}: {error}", run.identity());
-                        pause = Some(unreadable.pause(None));
+                        pause = Some(unreadable.next_wait());
                     }
                 }
                 if let Some(state) = answer.state.filter(|state| state.is_final()) {

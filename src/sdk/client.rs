@@ -1,8 +1,8 @@
 //! Calls to a broker over HTTP. Temporary failures are retried with growing pauses; final ones are returned.
 
-use super::backoff::Backoff;
 use super::error::Error;
 use crate::config::addresses::Addresses;
+use crate::domain::backoff::Backoff;
 use crate::domain::ids::{BlockId, Identity, WorkerId};
 use crate::domain::run::RunState;
 use crate::executors::{Executors, dies, is_local};
@@ -23,6 +23,10 @@ const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 /// A header with more ids is too long for some proxies.
 const MOST_HOLDS: usize = 200;
 const JSON: &[(&str, &str)] = &[("accept", "application/json")];
+/// The pauses between two tries of a call, and the longest one that a broker may ask for.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MOST_PAUSE: Duration = Duration::from_secs(10);
+const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Timeout of all other calls.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest response: a block is as large as its pages.
@@ -223,7 +227,7 @@ impl Client {
     }
 
     async fn until_answered(&self, call: Call<'_>) -> Result<Answer, Error> {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(FIRST_PAUSE, MOST_PAUSE);
         let mut told = false;
         loop {
             match self.once(&call).await {
@@ -233,7 +237,7 @@ impl Client {
                     if !std::mem::replace(&mut told, true) {
                         log::warn!("call failed, retrying method={} path={}: {reason}", call.method, call.path);
                     }
-                    let pause = backoff.pause(after);
+                    let pause = backoff.next_wait().max(after.unwrap_or_default().min(MOST_RETRY_AFTER));
                     let pause = if self.brokers.are_several() && after.is_none() { pause.min(BRIEF_PAUSE) } else { pause };
                     tokio::time::sleep(pause).await;
                 }

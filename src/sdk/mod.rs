@@ -49,7 +49,6 @@
 //! on disk; if the worker dies before, the task is run again, unless the worker keeps an outbox ([`Worker::outbox`]) and restarts before
 //! the task's lease is over.
 
-mod backoff;
 mod carry;
 mod charset;
 mod client;

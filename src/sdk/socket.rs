@@ -1,9 +1,9 @@
 //! The worker's WebSocket: sends what it watches, receives runs and tasks, sends reports, and reconnects when it is lost.
 
-use super::backoff::Backoff;
 use super::client::Client;
 use super::error::Error;
 use super::task::Tasks;
+use crate::domain::backoff::Backoff;
 use crate::domain::ids::{Identity, WorkerId};
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
@@ -84,7 +84,7 @@ impl Session {
             }
             // Another broker may lead; wait only after all were tried.
             let backoff = if is_refused { &mut refused_backoff } else { &mut backoff };
-            let pause = if brokers.leave(number) { backoff.pause(None) } else { Duration::ZERO };
+            let pause = if brokers.leave(number) { backoff.next_wait() } else { Duration::ZERO };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.leave.notified() => return Ok(()),

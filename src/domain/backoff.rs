@@ -31,6 +31,7 @@ impl Backoff {
 }
 
 /// A random number from 0 to below 1. It uses a random UUID, which avoids another dependency.
+#[must_use]
 pub fn random_fraction() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / (f64::from(u32::MAX) + 1.0)
 }
