@@ -207,7 +207,7 @@ fn a_task_begins_like_one_that_was_made_at_its_time() {
 
         // Its actor dies over a report: what was sent may be at work, so it is waited for.
         let planned = now() + 2_500;
-        let one = tasks::job(&api, "one", json!({ "handler": "one", "lease": 1_000 }), comes_at(planned)).await;
+        let one = tasks::job(&api, "one", json!({ "handler": "one", "lease": 3_000 }), comes_at(planned)).await;
         let mut sent = Vec::new();
         while sent.len() < 2 {
             let (first, second) = workers.split_at_mut(1);
