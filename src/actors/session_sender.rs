@@ -23,6 +23,8 @@ pub enum Frame {
     Binary(Bytes),
     /// The last message: the reason why the broker closes the connection.
     Close(String),
+    /// The same because this broker ends: the client connects to the next leader.
+    Restart(String),
 }
 
 impl Frame {
@@ -30,7 +32,7 @@ impl Frame {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Close(text) => text.len(),
+            Self::Text(text) | Self::Close(text) | Self::Restart(text) => text.len(),
             Self::Binary(bytes) => bytes.len(),
         }
     }

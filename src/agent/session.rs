@@ -57,7 +57,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
     // When all received data had been read.
     let quiet = Cell::new(heard);
     let mut is_welcome = false;
-    // Blocks that came on this connection.
+    // Blocks that came since the last welcome.
     let mut received = 0;
     let mut heartbeat = ticks(agent.config.heartbeat);
     let mut is_early = false;
@@ -75,7 +75,9 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                     Err(why) => Err(why),
                     Ok(None) => Ok(()),
                     Ok(Some((ToNode::Welcome { heartbeat: every, offline, .. }, _))) => {
+                        // It comes again when another broker leads: that one knows nothing of what came before.
                         is_welcome = true;
+                        received = 0;
                         silence = LEAST_SILENCE.max(Duration::from_millis(offline));
                         heartbeat = ticks(agent.config.heartbeat.min(Duration::from_millis(every)));
                         agent.reporter.online.notify_waiters();

@@ -4,7 +4,7 @@ use super::BootError;
 use super::upgrade::Routes;
 use super::wire::Wire;
 use crate::config::broker::BrokerConfig;
-use crate::edge::connections::Refused;
+use crate::edge::connections::{Connections, Refused};
 use crate::edge::forward;
 use crate::edge::live::Inside;
 use crate::edge::shell::shell;
@@ -45,6 +45,8 @@ const ALLOW_HALF_CLOSED: bool = false;
 pub(super) struct Listener {
     listener: TcpListener,
     tls: Option<rustls::ServerConfig>,
+    /// All that were accepted here. A broker that begins to lead has two servers for a while.
+    connections: Arc<Connections>,
 }
 
 impl Listener {
@@ -55,13 +57,18 @@ impl Listener {
         }
         let tls = config.tls.as_ref().map(|files| crate::tls::server(&files.certificate, &files.key)).transpose();
         let tls = tls.map_err(BootError::Tls)?;
-        Ok(Self { tls, listener: super::bind::listen(config.listen).await? })
+        let connections = Arc::new(Connections::new(config.connections));
+        Ok(Self { tls, listener: super::bind::listen(config.listen).await?, connections })
     }
 
     /// The URL of the broker on this machine.
     pub(super) fn url(&self) -> std::io::Result<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}", self.listener.local_addr()?))
+    }
+
+    pub(super) fn connections(&self) -> Arc<Connections> {
+        Arc::clone(&self.connections)
     }
 
     pub(super) fn speaks_tls(&self) -> bool {
@@ -74,7 +81,7 @@ impl Listener {
 }
 
 /// A running server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Serving {
     handle: ServerHandle,
     traffic: Traffic,
@@ -102,6 +109,13 @@ impl Serving {
         if left > 0 {
             log::warn!("connections cut off because the broker ends connections={left}");
         }
+        self.handle.stop(false).await;
+    }
+
+    /// Ends the server when all connections have ended; it accepts no new ones, and closes those that are idle.
+    pub(super) async fn end_with_its_connections(&self) {
+        self.begin_end().await;
+        self.traffic.connections_over(Duration::MAX).await;
         self.handle.stop(false).await;
     }
 

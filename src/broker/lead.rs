@@ -17,6 +17,7 @@ use crate::domain::sites::SiteState;
 use crate::domain::time::Timestamp;
 use crate::edge::forward::Standbys;
 use crate::edge::live::Live;
+use crate::edge::standby::Successor;
 use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, Executors, Guard, OwnRuns, Owners};
 use crate::names::Names;
@@ -37,6 +38,7 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub(super) struct Leader {
     me: Member,
+    pub(super) edge: Edge,
     server: http::Serving,
     registry: RegistryHandle,
     store: Store,
@@ -109,11 +111,11 @@ impl Leader {
         for (job, run) in unsettled {
             registry.job_unsettled(job, run);
         }
-        let edge = edge(config, Service::new(context));
+        let edge = edge(config, door, Service::new(context));
         edge.load_tokens().await.map_err(|problem| failed(StoreError::Failed(problem.detail)))?;
         let meter = Box::new(Meter::start(edge.clone(), telemetry));
-        let server = http::serve(config, door, edge).map_err(|e| BootError::Listen(config.listen, e))?;
-        Ok(Self { me, server, registry, store, keeper, meter })
+        let server = http::serve(config, door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
+        Ok(Self { me, edge, server, registry, store, keeper, meter })
     }
 
     /// Completes when this broker is no longer the leader, with the reason.
@@ -175,7 +177,7 @@ pub(super) fn context(config: &BrokerConfig, store: Store, brokers: Brokers) -> 
         .with_lease(config.lease.ttl_ms)
 }
 
-pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
+pub(super) fn edge(config: &BrokerConfig, door: &http::Listener, service: Service) -> Edge {
     Edge {
         service,
         tokens: config.tokens.clone(),
@@ -184,11 +186,13 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
         scheduler_net: config.scheduler_net.clone(),
         budget: Budget::new(config.in_flight_bytes),
         ids_per_token: config.ids_per_token,
-        traffic: Traffic::new(config.connections),
+        traffic: Traffic::new(door.connections()),
         live: Live::new(config.in_flight_bytes / LIVE_PART),
         standbys: Standbys::default(),
         executors: Executors::default(),
         own_runs: OwnRuns::default(),
+        link_secret: Arc::default(),
+        successor: Successor::default(),
         is_tls: config.tls.is_some(),
     }
 }

@@ -66,6 +66,8 @@ pub struct Broker {
     me: Member,
     counters: Counters,
     part: Part,
+    /// The server of the standby that this broker was, which serves the sockets that came to it then.
+    former: Option<http::Serving>,
 }
 
 enum Part {
@@ -102,8 +104,17 @@ impl Broker {
         let id = telemetry.instance().unwrap_or_else(BrokerId::random);
         let me = member(id, &url, advertised(config, address, door.speaks_tls()));
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;
-        let mut broker =
-            Self { address, url, config: config.clone(), door, telemetry, me, counters: Counters::default(), part: Part::None };
+        let mut broker = Self {
+            address,
+            url,
+            config: config.clone(),
+            door,
+            telemetry,
+            me,
+            counters: Counters::default(),
+            part: Part::None,
+            former: None,
+        };
         match candidate.look() {
             Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
             Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
@@ -154,7 +165,9 @@ impl Broker {
                         BootError::Store(_, error) => BootError::Deposed(error.to_string()),
                         error => error,
                     })?;
-                    standby.make_way();
+                    if let Part::Leads(leader) = &self.part {
+                        self.former = Some(standby.make_way(leader.edge.clone()));
+                    }
                 }
             }
         }
@@ -166,6 +179,9 @@ impl Broker {
             Part::Leads(leader) => leader.stop().await,
             Part::StandsBy(standby) => standby.stop().await,
             Part::None => {}
+        }
+        if let Some(former) = self.former {
+            former.end().await;
         }
         log::info!("broker stopped");
     }

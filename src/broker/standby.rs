@@ -37,6 +37,7 @@ pub(super) type Won = Result<(Leadership, Reason), StoreError>;
 /// See the module documentation.
 pub(super) struct Standby {
     server: http::Serving,
+    edge: Edge,
     brokers: Arc<Brokers>,
     is_stopped: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -101,17 +102,15 @@ impl Standby {
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.to_string(), e.into()))?;
-        let edge = edge(config, Service::new(context));
-        // One that executes runs has as much to do as a leader.
-        let threads = if reader.is_remote() { config.threads } else { 1 };
-        let server = http::serve_standby(threads, door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
+        let edge = edge(config, door, Service::new(context));
+        let server = http::serve_standby(config.threads, door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
         let tokens = actix::spawn(follow_tokens(edge.clone()));
         // Brokers that share a file share a machine: there the leader does all.
         let runs = reader.is_remote().then(|| Runs {
             meter: Box::new(Meter::start(edge.clone(), telemetry.clone())),
-            owner: Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge, counters),
+            owner: Owner::start(config, Arc::clone(&brokers), reader, telemetry, edge.clone(), counters),
         });
-        Ok(Self { server, brokers, is_stopped, thread, won, tokens, runs })
+        Ok(Self { server, edge, brokers, is_stopped, thread, won, tokens, runs })
     }
 
     /// Completes when this broker becomes the leader, or never can.
@@ -127,18 +126,21 @@ impl Standby {
         }
     }
 
-    /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected.
-    pub(super) fn make_way(self) {
+    /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected. Sockets that were passed on
+    /// until now stay in this server, with sessions of the leader.
+    pub(super) fn make_way(self, leading: Edge) -> http::Serving {
         self.tokens.abort();
-        let Role::Standby { term, .. } = self.brokers.role() else { return };
+        self.edge.successor.set(leading);
+        let (Role::Leader { term } | Role::Standby { term, .. }) = self.brokers.role();
         self.brokers.set(Role::Standby { leader: Some(self.brokers.me.url.clone()), term, can_read: true });
-        let server = self.server;
+        let server = self.server.clone();
         actix::spawn(async move {
             // A stopped server drops accepted connections that it has not read yet; a paused server serves them.
             server.pause().await;
             tokio::time::sleep(LINGER).await;
-            server.end().await;
+            server.end_with_its_connections().await;
         });
+        self.server
     }
 
     /// Stops the standby.

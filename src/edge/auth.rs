@@ -4,9 +4,10 @@ use super::Edge;
 use super::error::Failure;
 use crate::config::tokens::{Granted, Role, Signed, TokenKey, Tokens, Verdict};
 use crate::domain::time::Timestamp;
+use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
 use actix_web::dev::Payload;
-use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use actix_web::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -220,7 +221,7 @@ fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
             edge.guard.missing();
             return Err(Problem::unauthorized().into());
         }
-        (Some(signed), token) => match edge.tokens.judge(signed, Timestamp::now()) {
+        (Some(signed), token) => match edge.tokens.judge(signed, admitted_at(edge, request)) {
             Verdict::Granted(granted) => {
                 is_signed = true;
                 Some(granted)
@@ -244,6 +245,23 @@ fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
         }
         None => Err(Problem::unknown_token().into()),
     }
+}
+
+/// The header in which another broker states when it admitted the client of a socket that it passes on to this leader, in ms since 1970.
+pub(super) const ADMITTED: HeaderName = HeaderName::from_static("webloom-admitted");
+
+/// When this broker, as a standby, admitted the client of a socket that it serves itself now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Admitted(pub Timestamp);
+
+/// The time at which the `sign` of a call must have been valid: now, unless the client keeps a socket that it opened at an earlier leader.
+fn admitted_at(edge: &Edge, request: &HttpRequest) -> Timestamp {
+    if let Some(Admitted(at)) = request.extensions().get() {
+        return *at;
+    }
+    let is_of_broker = || header(request, SECRET_HEADER).is_some_and(|secret| edge.service.knows_secret(secret.as_bytes()));
+    let stated = header(request, ADMITTED).and_then(|at| at.parse().ok()).filter(|_| is_of_broker());
+    stated.map_or_else(Timestamp::now, Timestamp)
 }
 
 /// Why a `sign` was rejected.

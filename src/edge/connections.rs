@@ -22,7 +22,7 @@ pub enum Refused {
 
 /// The open connections.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<State>);
+pub struct Connections(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,7 +35,9 @@ struct State {
 }
 
 impl Connections {
-    pub(super) fn new(limits: ConnectionLimits) -> Self {
+    /// None are open yet.
+    #[must_use]
+    pub fn new(limits: ConnectionLimits) -> Self {
         Self(Mutex::new(State { limits, ..State::default() }))
     }
 

@@ -6,6 +6,7 @@
 
 use super::Edge;
 use super::access::Admission;
+use super::auth::ADMITTED;
 use super::error::Failure;
 use super::ws::{relay, wants_socket};
 use crate::protocol::brokers::BrokerRole;
@@ -39,9 +40,10 @@ use url::{Host, Url};
 pub(super) const FORWARDED: HeaderName = HeaderName::from_static("webloom-forwarded");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// Headers of one connection (RFC 9110, 7.6.1), the length, which the body has, and the secret of brokers, which no client may send on.
-const OF_CONNECTION: [HeaderName; 11] = [
+/// Headers of one connection (RFC 9110, 7.6.1), the length, which the body has, and those of brokers, which no client may send on.
+const OF_CONNECTION: [HeaderName; 12] = [
     HeaderName::from_static(SECRET_HEADER),
+    ADMITTED,
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -334,6 +336,7 @@ mod tests {
             ("content-length", "7"),
             ("te", "trailers"),
             (SECRET_HEADER, "a guess"),
+            ("webloom-admitted", "0"),
             ("host", "broker.example"),
             ("accept", "a/b"),
             ("accept", "c/d"),

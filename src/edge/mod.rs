@@ -39,7 +39,9 @@ use crate::protocol::problem::Problem;
 use crate::service::Service;
 use actix_web::web::{self, ServiceConfig};
 use route::{Part, Resource, tagged};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
 use traffic::Traffic;
 
 /// The pause before the stored tokens are read again after a failure.
@@ -72,6 +74,10 @@ pub struct Edge {
     pub executors: Executors,
     /// The runs that this broker executes for the leader.
     pub own_runs: OwnRuns,
+    /// The secret of the brokers, once it was needed.
+    pub link_secret: Arc<OnceCell<String>>,
+    /// The same broker as a leader, once it leads.
+    pub successor: standby::Successor,
     /// Whether this server terminates TLS itself.
     pub is_tls: bool,
 }

@@ -10,6 +10,23 @@ use actix_web::http::StatusCode;
 use actix_web::middleware::Next;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{Error, ResponseError as _};
+use std::sync::{Arc, OnceLock};
+
+/// The leading part of the broker that had this part before: it serves the sockets that were passed on until then.
+#[derive(Debug, Clone, Default)]
+pub struct Successor(Arc<OnceLock<Edge>>);
+
+impl Successor {
+    /// This broker leads from now on.
+    pub fn set(&self, leading: Edge) {
+        // A broker leads once.
+        let _ = self.0.set(leading);
+    }
+
+    pub(super) fn get(&self) -> Option<&Edge> {
+        self.0.get()
+    }
+}
 
 /// Routes that need no tables, or only those whose format never changes.
 const ALWAYS: [&str; 5] = ["/", "/healthz", "/readyz", "/api/v1/brokers", "/api/v1/openapi.json"];

@@ -4,7 +4,6 @@
 //! leader may begin; only the last bytes remain to be sent.
 
 use super::connections::{Connections, Refused};
-use crate::config::connections::ConnectionLimits;
 use crate::protocol::exposition::Exposition;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ struct Inner {
     is_ending: watch::Sender<bool>,
     calls: AtomicUsize,
     connections: AtomicUsize,
-    admitted: Connections,
+    admitted: Arc<Connections>,
     fewer: Notify,
 }
 
@@ -36,19 +35,19 @@ pub struct Open {
 
 impl Default for Traffic {
     fn default() -> Self {
-        Self::new(ConnectionLimits::default())
+        Self::new(Arc::default())
     }
 }
 
 impl Traffic {
-    /// Nothing is open yet.
+    /// Nothing is open yet. The limits of all servers of the broker are in `admitted`.
     #[must_use]
-    pub fn new(limits: ConnectionLimits) -> Self {
+    pub fn new(admitted: Arc<Connections>) -> Self {
         Self(Arc::new(Inner {
             is_ending: watch::Sender::new(false),
             calls: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
-            admitted: Connections::new(limits),
+            admitted,
             fewer: Notify::new(),
         }))
     }

@@ -58,7 +58,12 @@ impl Service {
 
     /// Resolves when this leader does not lead any more. A machine without power closes no connection.
     pub fn is_replaced(&self, leader: (String, i64)) -> impl Future<Output = ()> + use<> {
-        self.context.brokers.becomes(move |role| leader_of(role).as_ref() != Some(&leader))
+        self.leader_is_not(Some(leader))
+    }
+
+    /// Resolves when another broker leads than `leader`; `None`: when any other broker leads.
+    pub fn leader_is_not(&self, leader: Option<(String, i64)>) -> impl Future<Output = ()> + use<> {
+        self.context.brokers.becomes(move |role| leader_of(role) != leader)
     }
 
     /// Checks that this broker can read the store.

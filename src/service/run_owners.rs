@@ -8,7 +8,7 @@ use crate::domain::job::JobKind;
 use crate::protocol::brokers::{BrokerOutput, BrokerRole};
 use crate::protocol::ownership::{Question, RunAnswer};
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, ListBrokers};
+use crate::store::{GetRun, LinkSecret, ListBrokers};
 use futures_util::future::join_all;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
@@ -60,6 +60,15 @@ impl Service {
     #[must_use]
     pub fn link_secret(&self) -> Option<&str> {
         self.context.link_secret.as_deref()
+    }
+
+    /// The same secret as it is stored, for a standby. It never changes.
+    ///
+    /// # Errors
+    /// The store fails, or no leader has stored one.
+    pub async fn stored_link_secret(&self) -> Result<String, Problem> {
+        let stored = self.context.store.read(LinkSecret).await.map_err(|e| problem_of(&e))?;
+        stored.ok_or_else(|| Problem::busy("no leader has stored the secret of the brokers"))
     }
 
     /// Whether this broker owns runs and does not lead.

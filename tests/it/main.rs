@@ -45,6 +45,7 @@ mod hostile;
 mod http2;
 mod image;
 mod job_data;
+mod kept_sockets;
 mod kill;
 mod kill_schedule;
 mod kill_tasks;

@@ -237,15 +237,21 @@ class Engine:
                     message = json.loads(text)
                     kind, value = message.get("t"), message.get("v")
                     if kind == "welcome":
-                        # It comes again when the broker has had to rebuild what it knows of this worker.
+                        # It comes again when another broker leads, or when this one has had to rebuild what it knows of this worker.
+                        is_first = sender is None
                         self._was_connected, self._is_watching = True, False
                         self._separate_reports = bool(value.get("separateReports"))
                         self._refusal = None
                         self._heartbeat_s, self._offline_s = value["heartbeat"] / 1000, value["offline"] / 1000
+                        # The broker may have given tasks that have not begun to others.
+                        self._forget_waiting()
                         await self._send_watch(socket)
                         for unsettled in self.unsettled.values():
-                            unsettled.sent_at, unsettled.first_sent_at = 0.0, None
+                            unsettled.sent_at = 0.0
+                            if is_first:
+                                unsettled.first_sent_at = None
                         self._sends_again = True
+                        self._beat_before(time.monotonic())
                         sender = sender or asyncio.create_task(self._guarded(self._send_reports, socket))
                         beater = beater or asyncio.create_task(self._guarded(self._send_heartbeats, socket))
                         self._out.set()

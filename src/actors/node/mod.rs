@@ -284,7 +284,9 @@ impl Handler<Disconnect> for NodeActor {
         let _timed = self.guard.timed("node.hang_up");
         self.context.fleet.remove_node(self.id());
         if let Some(sender) = self.sender.take() {
-            sender.send(message::close(&why));
+            // Otherwise an operator has removed the node.
+            let is_ending = self.context.followers.is_closed();
+            sender.send(if is_ending { Frame::Restart(why) } else { message::close(&why) });
         }
         self.guard.finish();
         ctx.stop();

@@ -338,7 +338,7 @@ impl Handler<DisconnectWorker> for WorkerActor {
             }
         }
         if let Some(sender) = self.sender.take() {
-            sender.send(Frame::Close(why));
+            sender.send(Frame::Restart(why));
         }
         self.guard.finish();
         ctx.stop();

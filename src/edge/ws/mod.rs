@@ -11,7 +11,7 @@ mod worker;
 
 use super::Edge;
 use super::access::refused;
-use super::auth::{self, Caller, Need, allow_peer};
+use super::auth::{self, Admitted, Caller, Need, allow_peer};
 use super::error::Failure;
 use super::forward::must_reach;
 use super::http::node::{address_of, check_facts, node_id};
@@ -27,7 +27,7 @@ use crate::protocol::live::TOKEN;
 use crate::protocol::ownership::{PATH, SECRET_HEADER};
 use crate::protocol::problem::Problem;
 use actix_web::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::collections::HashMap;
@@ -191,6 +191,46 @@ pub async fn root(
     own(&edge, &caller, PeerId::Node(facts.node_id)).await?;
     let instance = instance(&query)?;
     node::open(&edge, (facts, instance), binary, caller, &request, stream)
+}
+
+/// A client that keeps its socket when another broker leads.
+#[derive(Debug, Clone, Copy)]
+enum Client {
+    Node,
+    Worker,
+}
+
+impl Client {
+    /// The client of a socket at this address.
+    fn at(path: &str) -> Option<Self> {
+        match path {
+            "/" => Some(Self::Node),
+            "/worker" => Some(Self::Worker),
+            _ => None,
+        }
+    }
+}
+
+/// Begins a session of a client that this broker admitted before it led: its request is that of then.
+async fn session_of(
+    client: Client,
+    leader: &Edge,
+    admitted: Admitted,
+    request: &HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    request.extensions_mut().insert(admitted);
+    let edge = web::Data::new(leader.clone());
+    match client {
+        Client::Node => {
+            let caller = admit_node(&edge, request)?;
+            root(edge, caller, request.clone(), payload).await
+        }
+        Client::Worker => {
+            let caller = admit_worker(&edge, request)?.ok_or_else(Problem::internal)?;
+            worker_socket(edge, caller, request.clone(), payload).await
+        }
+    }
 }
 
 /// `GET /worker`

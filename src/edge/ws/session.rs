@@ -64,7 +64,7 @@ impl Ends {
     fn may_be_used<A: Peer>(&self, ctx: &mut WebsocketContext<A>) -> bool {
         let problem = self.only_while_leading.as_ref().and_then(|service| service.check_lease().err());
         if problem.is_some() {
-            refuse(CloseCode::Again, IN_DOUBT, ctx);
+            refuse(CloseCode::Restart, IN_DOUBT, ctx);
         }
         problem.is_none()
     }
@@ -100,9 +100,8 @@ impl Ends {
         match frame {
             Frame::Text(text) => ctx.text(text),
             Frame::Binary(bytes) => ctx.binary(bytes),
-            Frame::Close(why) => {
-                refuse(CloseCode::Normal, &why, ctx);
-            }
+            Frame::Close(why) => refuse(CloseCode::Normal, &why, ctx),
+            Frame::Restart(why) => refuse(CloseCode::Restart, &why, ctx),
         }
     }
 

@@ -88,6 +88,13 @@ impl Tasks {
         ledger.tasks()
     }
 
+    /// Another leader is behind the connection. Returns the tasks for the `watch` message.
+    pub(crate) fn leader_changed(&self) -> Vec<TaskRef> {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.leader_changed(Instant::now());
+        ledger.tasks()
+    }
+
     /// All tasks that are in progress or not acknowledged.
     pub(crate) fn in_hand(&self) -> Vec<TaskRef> {
         self.ledger.borrow().tasks()

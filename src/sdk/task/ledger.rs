@@ -124,17 +124,23 @@ impl<T: Clone> Ledger<T> {
         self.closed.is_some()
     }
 
-    /// A new connection is established; it was begun at `began`. Everything without an acknowledgement must be sent again. Tasks that
-    /// have not begun are forgotten: the broker may have given them to others, and otherwise sends them again.
+    /// A new connection is established; it was begun at `began`.
     pub(crate) fn connected(&mut self, began: Instant, now: Instant) {
         self.proved = self.proved.max(began);
+        self.outbox.values_mut().for_each(|last| last.said = None);
+        self.leader_changed(now);
+    }
+
+    /// The broker at the other end knows nothing of what was sent. Everything without an acknowledgement must be sent again. Tasks that
+    /// have not begun are forgotten: the broker may have given them to others, and otherwise sends them again.
+    pub(crate) fn leader_changed(&mut self, now: Instant) {
         self.forget_waiting();
         self.beats.clear();
         // At once, if there is a lease to renew.
         self.next_beat = if self.at_work.is_empty() { now + self.heartbeat } else { now };
         self.unsaid.clear();
         for (task, last) in &mut self.outbox {
-            (last.said, last.said_last) = (None, None);
+            last.said_last = None;
             self.unsaid.push(*task);
         }
     }
