@@ -178,6 +178,36 @@ def test_a_watch_that_the_broker_cannot_store_is_sent_again(broker: Fake) -> Non
     assert broker.connections == 1
 
 
+def test_another_leader_on_the_same_connection_gets_everything_again(broker: Fake) -> None:
+    begins = threading.Event()
+
+    def talk(socket: ServerConnection, fake: Fake) -> None:
+        welcome_and_order(socket, fake)
+        while (message := json.loads(socket.recv()))["t"] != "reports":
+            pass
+        fake.received.put(message)
+        assert begins.is_set()
+        welcome(socket, fake)
+
+    broker._talk = talk
+
+    def begin(attempt: Attempt) -> None:
+        begins.set()
+        engine.finish(attempt, {**attempt.ref, "state": "success", "result": 7})
+
+    engine = engine_of(broker, begin=begin)
+    engine.begin()
+    try:
+        assert broker.next("reports")[0]["result"] == 7
+        ref = {"identity": ORDER["identity"], "attempt": 1}
+        assert [{key: task[key] for key in ref} for task in broker.next("watch")["tasks"]] == [ref]
+        assert broker.next("reports")[0]["result"] == 7
+        assert broker.connections == 1
+    finally:
+        engine.drain(0)
+        engine.join(PATIENCE_S)
+
+
 @pytest.mark.parametrize(("status", "error"), [(422, ConfigurationError), (403, WorkerRejected)])
 def test_a_watch_that_is_not_allowed_ends_the_worker(broker: Fake, status: int, error: type[Exception]) -> None:
     def talk(socket: ServerConnection, fake: Fake) -> None:

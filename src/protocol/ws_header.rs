@@ -32,7 +32,8 @@ pub fn whole(bytes: &[u8]) -> usize {
 
 /// The longest header: two bytes, the longest length, and a mask.
 const MOST_HEADER: usize = 14;
-const CLOSE: u8 = 8;
+/// The type of the frame that closes a WebSocket.
+pub const CLOSE: u8 = 8;
 
 /// Whether a frame that begins with this byte closes the WebSocket.
 #[must_use]

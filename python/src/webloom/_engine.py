@@ -237,7 +237,7 @@ class Engine:
                     message = json.loads(text)
                     kind, value = message.get("t"), message.get("v")
                     if kind == "welcome":
-                        # It comes again when another broker leads, or when this one has had to rebuild what it knows of this worker.
+                        # It comes again when another broker leads, or when this one has had to rebuild what it knows.
                         is_first = sender is None
                         self._was_connected, self._is_watching = True, False
                         self._separate_reports = bool(value.get("separateReports"))

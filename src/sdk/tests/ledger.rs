@@ -117,6 +117,26 @@ fn a_last_report_is_said_until_it_is_settled() {
 }
 
 #[test]
+fn another_leader_on_the_same_connection_gets_everything_again() {
+    let (mut ledger, done, began) = one(0);
+    let waits = order("x").task();
+    ledger.order(waits, LEASE, began + ms(990), |_| waits);
+    ledger.finish(success(done));
+    assert_eq!(ledger.say(began + ms(100)).len(), 1);
+    let (beat, named) = ledger.beat(began + ms(1_000));
+    assert!(named.contains(&done) && named.contains(&waits));
+    ledger.leader_changed(began + ms(1_100));
+    assert_eq!(ledger.tasks(), [done], "what has not begun may be at another worker");
+    assert_eq!(ledger.answered(beat, began + ms(1_200)), [], "nor does it begin");
+    assert_eq!(ledger.say(began + ms(1_200)).len(), 1);
+    ledger.settle(&[settled(done)]);
+    // The first time that it was sent may have reached this leader.
+    let next = order("x").task();
+    ledger.order(next, LEASE, began + ms(1_300), |_| next);
+    assert_eq!(ledger.until(next), Some(began + ms(100) + LEASE));
+}
+
+#[test]
 fn nothing_is_taken_over_its_places_or_when_it_is_closed() {
     let now = Instant::now();
     let mut ledger = Ledger::new(1, HEARTBEAT, now);

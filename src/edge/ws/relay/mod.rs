@@ -17,7 +17,7 @@ use crate::edge::auth::{ADMITTED, Admitted};
 use crate::edge::forward::{FORWARDED, Leader, add_origin, pass_headers};
 use crate::protocol::ownership::SECRET_HEADER;
 use crate::protocol::problem::Problem;
-use crate::protocol::ws_header::{FrameTracker, close_code, is_close};
+use crate::protocol::ws_header::{CLOSE, FrameTracker, close_code, is_close};
 use actix_codec::FramedParts;
 use actix_web::body::MessageBody as _;
 use actix_web::http::StatusCode;
@@ -46,8 +46,10 @@ const PIECE: usize = 4 << 10;
 /// The pauses between two tries to connect with the next leader.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MOST_PAUSE: Duration = Duration::from_secs(1);
-/// The code of the close frame of a leader that ends, or cannot renew its lease (RFC 6455, 7.4.2; 1012: service restart).
+/// The code of the close frame of a leader that ends, or cannot renew its lease, and of this broker (RFC 6455, 7.4.2; 1012: service restart).
 const RESTARTS: u16 = 1012;
+/// Why this broker closes a socket; at most 123 bytes.
+const WHY: &str = "this broker ends, or has no leader for this socket: connect again";
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(5);
 /// How long a socket stays without a leader. Its client may have left meanwhile: that is noticed only at a leader.
@@ -185,7 +187,7 @@ impl Relay {
                 None => true,
             };
             if is_lost && !self.change_leader().await {
-                return None;
+                return self.sent.last_frame().map(Ok);
             }
         }
     }
@@ -300,6 +302,13 @@ impl Sent {
         piece.slice(..at).into_iter().chain(self.close.split()).collect()
     }
 
+    /// A close frame, unless the client has got one, or lacks the rest of another frame.
+    fn last_frame(&mut self) -> Option<Bytes> {
+        let can_end = !self.is_closed && self.tracker.is_between_frames();
+        self.is_closed = true;
+        can_end.then(|| [&[0x80 | CLOSE, 2 + WHY.len() as u8], &RESTARTS.to_be_bytes()[..], WHY.as_bytes()].concat().into())
+    }
+
     /// Whether the last thing that the leader has sent is that it ends.
     fn leader_leaves(&self) -> bool {
         close_code(&self.close) == Some(RESTARTS)
@@ -344,6 +353,18 @@ mod tests {
             assert_eq!(got, all);
             assert!(!sent.leader_leaves() && !sent.can_continue());
         }
+    }
+
+    #[test]
+    fn a_socket_without_a_leader_ends_with_a_close_frame_where_one_can_be() {
+        let mut sent = Sent::default();
+        assert_eq!(sent.take(Bytes::from_static(&TEXT), true), TEXT[..]);
+        let last = sent.last_frame().expect("a frame");
+        assert_eq!((close_code(&last), FrameTracker::default().advance(&last)), (Some(RESTARTS), last.len()));
+        assert_eq!(sent.last_frame(), None);
+        let mut sent = Sent::default();
+        sent.take(Bytes::from_static(&TEXT[..3]), true);
+        assert_eq!(sent.last_frame(), None, "it would be the rest of the text");
     }
 
     #[test]
