@@ -76,13 +76,14 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                     Ok(None) => Ok(()),
                     Ok(Some((ToNode::Welcome { heartbeat: every, offline, .. }, _))) => {
                         // It comes again when another broker leads: that one knows nothing of what came before.
-                        is_welcome = true;
+                        let is_again = std::mem::replace(&mut is_welcome, true);
                         received = 0;
                         silence = LEAST_SILENCE.max(Duration::from_millis(offline));
                         heartbeat = ticks(agent.config.heartbeat.min(Duration::from_millis(every)));
                         agent.reporter.online.notify_waiters();
                         agent.programs.connected(outbox.clone());
-                        log::info!("connected broker={} node_id={}", agent.config.broker, agent.node_id);
+                        let event = if is_again { "reporting everything again to the next leader" } else { "connected" };
+                        log::info!("{event} broker={} node_id={}", agent.config.broker, agent.node_id);
                         Ok(())
                     }
                     Ok(Some((message, bulk))) => {
