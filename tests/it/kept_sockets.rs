@@ -2,7 +2,7 @@
 
 use crate::support::api::{Api, id, requests};
 use crate::support::process::{Broker, database};
-use crate::support::raw::{connect, head, status};
+use crate::support::raw::{connect, head, socket, status};
 use crate::support::socket::{Socket, held};
 use crate::support::{journey, until};
 use serde_json::json;
@@ -54,6 +54,25 @@ async fn watch(worker: &mut Socket, runs: &[&str]) {
 async fn beat(node: &mut Socket, holding: &[serde_json::Value]) {
     node.find("welcome").await;
     node.say("heartbeat", &json!({ "processCount": holding.len(), "cpu": 7, "freeMemory": 321, "holding": holding }));
+}
+
+#[test]
+fn a_standby_that_ends_says_so_to_the_clients_of_its_sockets() {
+    journey(async {
+        let shared = tempfile::tempdir().expect("a folder");
+        let (_first, _folder) = broker(shared.path(), 0, &[]);
+        let (mut keeper, _keeper) = broker(shared.path(), 0, &[]);
+        let api = Api::new(&keeper.url).with_token(ADMIN);
+        until("it stands by", || async { (api.get("/api/v1/jobs").await.0 == 200).then_some(()) }).await;
+        let mut worker = socket(&keeper.url, &format!("/worker?workerid={}", id()), "worker-token-of-this-test");
+        assert!(worker.read(&mut [0; 1_000]).expect("a welcome") > 0);
+        signal(&keeper, "-TERM");
+        let mut last = Vec::new();
+        worker.read_to_end(&mut last).expect("it is closed");
+        assert_eq!((last.first(), last.get(2..4)), (Some(&0x88), Some(&1012_u16.to_be_bytes()[..])), "{last:?}");
+        drop(worker);
+        assert!(keeper.process.0.wait().expect("it ends").success());
+    });
 }
 
 #[test]

@@ -194,7 +194,8 @@ impl Relay {
 
     /// Connects with the next leader. Returns false if the socket ends instead.
     async fn change_leader(&mut self) -> bool {
-        self.source = stream::empty().boxed_local();
+        // Neither may be asked again after its end.
+        (self.source, self.over) = (stream::empty().boxed_local(), future::pending().boxed_local());
         self.upload.use_sink(None);
         if !self.may_change_leader || !self.sent.can_continue() {
             return false;
