@@ -64,13 +64,18 @@ fn a_standby_that_ends_says_so_to_the_clients_of_its_sockets() {
         let (mut keeper, _keeper) = broker(shared.path(), 0, &[]);
         let api = Api::new(&keeper.url).with_token(ADMIN);
         until("it stands by", || async { (api.get("/api/v1/jobs").await.0 == 200).then_some(()) }).await;
-        let mut worker = socket(&keeper.url, &format!("/worker?workerid={}", id()), "worker-token-of-this-test");
-        assert!(worker.read(&mut [0; 1_000]).expect("a welcome") > 0);
+        // Several, because the order in which a task looks for what has ended is random.
+        let open = |_| socket(&keeper.url, &format!("/worker?workerid={}", id()), "worker-token-of-this-test");
+        let mut workers: Vec<_> = (0..10).map(open).collect();
+        for worker in &mut workers {
+            assert!(worker.read(&mut [0; 1_000]).expect("a welcome") > 0);
+        }
         signal(&keeper, "-TERM");
-        let mut last = Vec::new();
-        worker.read_to_end(&mut last).expect("it is closed");
-        assert_eq!((last.first(), last.get(2..4)), (Some(&0x88), Some(&1012_u16.to_be_bytes()[..])), "{last:?}");
-        drop(worker);
+        for mut worker in workers {
+            let mut last = Vec::new();
+            worker.read_to_end(&mut last).expect("it is closed");
+            assert_eq!((last.first(), last.get(2..4)), (Some(&0x88), Some(&1012_u16.to_be_bytes()[..])), "{last:?}");
+        }
         assert!(keeper.process.0.wait().expect("it ends").success());
     });
 }
