@@ -247,7 +247,7 @@ impl Missing {
             self.nodes.remove(&id);
             context.addresses.node_names.put(id, connected.facts.shown_name().into());
             let (facts, is_open) = (connected.facts, connected.is_open);
-            context.fleet.update_node(Candidate { facts, is_open, is_online: true, load: None, at_work: 0 });
+            context.fleet.update_node(Candidate { facts: facts.into(), is_open, is_online: true, load: None, at_work: 0 });
         }
         for id in peers.workers {
             self.worker(context, id);

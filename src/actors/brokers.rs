@@ -32,19 +32,25 @@ pub struct Brokers {
     role: watch::Sender<Role>,
     /// Until when no other broker can lead, by the monotonic clock.
     sole_until: AtomicI64,
+    /// When the last doubt ended, by the monotonic clock.
+    answers_since: AtomicI64,
 }
 
 impl Brokers {
     /// A broker with this role.
     #[must_use]
     pub fn new(me: Member, role: Role) -> Self {
-        Self { me, role: watch::Sender::new(role), sole_until: AtomicI64::new(i64::MAX) }
+        Self { me, role: watch::Sender::new(role), sole_until: AtomicI64::new(i64::MAX), answers_since: AtomicI64::new(0) }
     }
 
     /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: no other broker is known, or
     /// the store is a file. At a broker that owns runs: another one may own them from this time on.
     pub fn renewed(&self, sole_until: Option<Timestamp>) {
-        self.sole_until.store(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
+        let before = self.sole_until.swap(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
+        let now = Timestamp::steady();
+        if now.0 >= before {
+            self.answers_since.store(now.0, Relaxed);
+        }
     }
 
     /// Another broker may own the runs of this one from this time on, or earlier if that is known.
@@ -57,6 +63,13 @@ impl Brokers {
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
         Timestamp::steady().0 >= self.sole_until.load(Relaxed)
+    }
+
+    /// From when the silence of an agent or a worker counts that began at this time. In doubt this broker accepts nothing from them, so the
+    /// time until it answers again does not count.
+    #[must_use]
+    pub fn counts_from(&self, silent_since: Timestamp) -> Timestamp {
+        silent_since.max(Timestamp(self.answers_since.load(Relaxed)))
     }
 
     /// The current role.
@@ -98,7 +111,13 @@ mod tests {
             brokers.is_doubtful()
         };
         let now = Timestamp::steady();
-        assert_eq!([Some(now), Some(now.plus_ms(60_000)), None].map(in_doubt), [true, false, false]);
+        assert_eq!([Some(now.plus_ms(60_000)), Some(now)].map(in_doubt), [false, true]);
+        let before = now.plus_ms(-1_000);
+        assert_eq!(brokers.counts_from(before), before, "the doubt has not ended");
+        assert_eq!([Some(now.plus_ms(60_000)), None].map(in_doubt), [false, false]);
+        assert!(brokers.counts_from(before) >= now);
+        let later = now.plus_ms(60_000);
+        assert_eq!(brokers.counts_from(later), later);
         brokers.sole_at_most_until(now.plus_ms(60_000));
         assert!(!brokers.is_doubtful());
         brokers.renewed(Some(now));

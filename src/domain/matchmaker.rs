@@ -12,6 +12,7 @@ use super::ids::{Identity, NodeId};
 use super::node::{NodeFacts, SlotKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RunKey {
@@ -33,7 +34,7 @@ type Idle = (Reverse<u32>, NodeId);
 
 #[derive(Debug)]
 struct NodeSlot {
-    facts: NodeFacts,
+    facts: Arc<NodeFacts>,
     free: u32,
     open: bool,
 }
@@ -154,7 +155,8 @@ impl Matchmaker {
     }
 
     /// A node connected, or its facts changed. `open`: it accepts dispatched work.
-    pub fn node_changed(&mut self, facts: NodeFacts, free: u32, open: bool) {
+    pub fn node_changed(&mut self, facts: impl Into<Arc<NodeFacts>>, free: u32, open: bool) {
+        let facts = facts.into();
         let node = facts.node_id;
         if self.nodes.get(&node).is_some_and(|slot| slot.facts == facts) {
             return self.change_node(node, |slot| (slot.free, slot.open) = (free, open));

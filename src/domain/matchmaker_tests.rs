@@ -135,7 +135,7 @@ proptest! {
                 }
                 Step::Node(n, group, system, free, open) => {
                     let facts = node_facts(n, group, system);
-                    plain.nodes.insert(node(n), NodeSlot { facts: facts.clone(), free, open });
+                    plain.nodes.insert(node(n), NodeSlot { facts: facts.clone().into(), free, open });
                     quick.node_changed(facts, free, open);
                 }
                 Step::NodeFree(n, free) => {

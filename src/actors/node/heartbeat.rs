@@ -10,6 +10,7 @@ use crate::protocol::node::{Heartbeat, Holding};
 use crate::store::AddNodeStatus;
 use actix::{Context, Handler};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// A block that a node lists.
 fn held(block: &Holding) -> Held {
@@ -121,7 +122,7 @@ impl Handler<PullWithHeartbeat> for NodeActor {
         if full || !self.enabled {
             return m.reply.send(Ok(None));
         }
-        let (facts, node) = (self.facts.clone(), self.link(ctx));
+        let (facts, node) = (Arc::clone(&self.facts), self.link(ctx));
         self.context.dispatcher.pull(PullBlock { facts, node, without: m.without, reply: m.reply });
     }
 }

@@ -28,8 +28,9 @@ use crate::protocol::application::ProgramRef;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, ToNode};
 use crate::store::NodeDisconnected;
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, SpawnHandle};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a node that has just connected may take to report the blocks it holds before it receives more.
@@ -40,7 +41,7 @@ const FIRST_HEARTBEAT: Duration = Duration::from_millis(500);
 pub struct NodeActor {
     guard: ExitGuard,
     context: BrokerContext,
-    facts: NodeFacts,
+    facts: Arc<NodeFacts>,
     /// The node may receive work.
     enabled: bool,
     /// What else an operator requested (drain or leave) and the reason.
@@ -51,8 +52,6 @@ pub struct NodeActor {
     /// The last load that was stored, and when.
     stored: Option<(NodeLoad, Timestamp)>,
     last_message: Timestamp,
-    /// When its life was checked last.
-    checked_at: Timestamp,
     /// When its last message came, by the wall clock.
     last_seen: Timestamp,
     /// Time at which the session closed.
@@ -66,6 +65,8 @@ pub struct NodeActor {
     expected: HashMap<Identity, Vec<ProgramRef>>,
     /// For a node in polling mode: a block that it has not fetched yet.
     undelivered: Option<Block>,
+    /// The timer of the next [`NodeActor::check_liveness`].
+    next_check: SpawnHandle,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +85,7 @@ impl NodeActor {
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, record: NodeRecord, session: Option<(SessionSender, bool)>) -> Self {
         let (enabled, requested_work) = (record.is_open(), requested_work(&record));
-        let facts = record.facts;
+        let facts = record.facts.into();
         let (sender, binary) = session.map_or((None, false), |(sender, binary)| (Some(sender), binary));
         Self {
             guard,
@@ -97,7 +98,6 @@ impl NodeActor {
             load: None,
             stored: None,
             last_message: Timestamp::steady(),
-            checked_at: Timestamp::steady(),
             last_seen: Timestamp::now(),
             closed_at: None,
             has_listed_blocks: false,
@@ -105,6 +105,7 @@ impl NodeActor {
             sent: 0,
             expected: HashMap::new(),
             undelivered: None,
+            next_check: SpawnHandle::default(),
         }
     }
 
@@ -135,7 +136,7 @@ impl NodeActor {
         let accepts_blocks = self.enabled && self.has_listed_blocks && self.sender.is_some();
         self.publish();
         self.context.dispatcher.node_changed(NodeChanged {
-            facts: self.facts.clone(),
+            facts: Arc::clone(&self.facts),
             node: self.link(ctx),
             free,
             free_sites,
@@ -170,22 +171,28 @@ impl NodeActor {
         });
     }
 
-    /// Checks whether the node is still alive.
-    fn watch(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::steady();
-        let since_check = now.since_ms(std::mem::replace(&mut self.checked_at, now));
-        if self.context.brokers.is_doubtful() {
-            // The broker accepts nothing from it meanwhile, so this time does not count.
-            self.last_message = self.last_message.plus_ms(since_check);
-            self.closed_at = self.closed_at.map(|at| at.plus_ms(since_check));
-            return;
-        }
-        let times = self.context.times;
-        let silent = now.since_ms(self.last_message) > times.node_offline as i64;
-        let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
-        if silent || closed {
-            self.lost(if silent { "no heartbeat for too long" } else { "connection closed" }, ctx);
-        }
+    fn silent_since(&self) -> Timestamp {
+        self.context.brokers.counts_from(self.last_message)
+    }
+
+    /// Checks whether the node is still alive, and again when it can be lost next. A check at regular intervals would wake thousands of idle
+    /// nodes more often than their heartbeats do.
+    fn check_liveness(&mut self, ctx: &mut Context<Self>) {
+        ctx.cancel_future(self.next_check);
+        let wait = if self.context.brokers.is_doubtful() {
+            Duration::from_secs(1)
+        } else {
+            let (times, now) = (self.context.times, Timestamp::steady());
+            let left = |from, most: u64| most as i64 - now.since_ms(from);
+            let silent = left(self.silent_since(), times.node_offline);
+            let closed = self.closed_at.map(|at| left(self.context.brokers.counts_from(at), times.grace));
+            let left = closed.map_or(silent, |closed| closed.min(silent));
+            if left < 0 {
+                return self.lost(if silent < 0 { "no heartbeat for too long" } else { "connection closed" }, ctx);
+            }
+            Duration::from_millis(left as u64 + 1)
+        };
+        self.next_check = ctx.run_later(wait, Self::check_liveness);
     }
 
     fn lost(&mut self, why: &str, ctx: &mut Context<Self>) {
@@ -218,8 +225,7 @@ impl Actor for NodeActor {
             log::info!("node connected node_id={} node={}", self.id(), self.facts.shown_name());
             self.welcome(ctx);
         }
-        let period = (self.context.times.grace / 3).clamp(20, 1_000);
-        ctx.run_interval(Duration::from_millis(period), Self::watch);
+        self.check_liveness(ctx);
     }
 }
 
@@ -227,7 +233,7 @@ impl Handler<SessionOpened> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SessionOpened, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("node.session_opened");
-        self.facts = m.facts;
+        self.facts = m.facts.into();
         let old = self.sender.replace(m.sender);
         let replaces = old.is_some();
         log::info!("node connected again node_id={} node={} replaces_open_connection={replaces}", self.id(), self.facts.shown_name());
@@ -249,6 +255,7 @@ impl Handler<SessionClosed> for NodeActor {
             self.sender = None;
             self.closed_at = Some(Timestamp::steady());
             self.announce(ctx);
+            self.check_liveness(ctx);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::protocol::application::{ProgramRef, ProgramState};
 use crate::protocol::node::ToNode;
 use actix::{AsyncContext, Handler};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Milliseconds that a program without a run gets to end.
 const STRAY_GRACE_MS: u64 = 30_000;
@@ -35,7 +36,7 @@ impl NodeActor {
     /// Publishes the state of this node for runs that look for a node.
     pub(super) fn publish(&self) {
         self.context.fleet.update_node(Candidate {
-            facts: self.facts.clone(),
+            facts: Arc::clone(&self.facts),
             is_open: self.enabled,
             is_online: self.sender.is_some(),
             load: self.load,
@@ -86,7 +87,7 @@ impl NodeActor {
         self.context.fleet.remove_node(self.id());
         for (identity, _) in std::mem::take(&mut self.expected) {
             if let Recipient::Application(application) = self.recipient(identity) {
-                application.tell(ProgramEvent::NodeLost { node: self.id(), last_message: self.last_message });
+                application.tell(ProgramEvent::NodeLost { node: self.id(), last_message: self.silent_since() });
             }
         }
     }

@@ -116,8 +116,8 @@ impl Fleet {
 
     /// The facts of all nodes, and whether they are open.
     #[must_use]
-    pub fn nodes(&self) -> Vec<(NodeFacts, bool)> {
-        self.inner().nodes.values().map(|node| (node.facts.clone(), node.is_open)).collect()
+    pub fn nodes(&self) -> Vec<(Arc<NodeFacts>, bool)> {
+        self.inner().nodes.values().map(|node| (Arc::clone(&node.facts), node.is_open)).collect()
     }
 
     /// Whether more than one node may take blocks of this group and operating system.
@@ -235,7 +235,7 @@ mod tests {
     /// A node with this number of slots; `cpu`: its last heartbeat, if it sent one.
     fn node(n: u128, group: &str, slots: u32, cpu: Option<u32>) -> Candidate {
         let node = crate::domain::application::choice::tests::node(n);
-        let facts = NodeFacts { group: group.to_owned(), max_process_count: slots, ..node.facts };
+        let facts = Arc::new(NodeFacts { group: group.to_owned(), max_process_count: slots, ..(*node.facts).clone() });
         let load = cpu.map(|cpu| NodeLoad { cpu, ..node.load.expect("a heartbeat") });
         Candidate { facts, load, ..node }
     }

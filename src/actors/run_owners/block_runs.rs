@@ -36,7 +36,7 @@ pub(super) struct BlockRuns {
     permits: HashMap<u64, SentPermit>,
     last_permit: u64,
     /// What the owners know of the nodes and workers.
-    nodes: HashMap<NodeId, (NodeFacts, bool)>,
+    nodes: HashMap<NodeId, (Arc<NodeFacts>, bool)>,
     nodes_changes: u64,
     workers: HashSet<WorkerId>,
     /// The number of the last delay of a domain that they know.
@@ -248,7 +248,7 @@ impl RunOwners {
         self.blocks.forget(owner);
         self.forget_ended(owner, ctx);
         self.send_changed_peers();
-        let node = |(facts, is_open): &(NodeFacts, bool)| ConnectedNode { facts: facts.clone(), is_open: *is_open };
+        let node = |(facts, is_open): &(Arc<NodeFacts>, bool)| ConnectedNode { facts: (**facts).clone(), is_open: *is_open };
         let nodes = self.blocks.nodes.values().map(node).collect();
         let peers = Peers { is_all: true, nodes, workers: self.blocks.workers.iter().copied().collect(), ..Peers::default() };
         self.send(owner, &ToOwner::Peers(peers));
@@ -291,7 +291,7 @@ impl RunOwners {
             let before = std::mem::replace(&mut self.blocks.nodes, present.collect());
             peers.gone_nodes = before.keys().filter(|id| !self.blocks.nodes.contains_key(id)).copied().collect();
             let new = self.blocks.nodes.iter().filter(|(id, node)| before.get(id) != Some(node));
-            peers.nodes = new.map(|(_, (facts, is_open))| ConnectedNode { facts: facts.clone(), is_open: *is_open }).collect();
+            peers.nodes = new.map(|(_, (facts, is_open))| ConnectedNode { facts: (**facts).clone(), is_open: *is_open }).collect();
         }
         let workers: HashSet<WorkerId> = self.context.addresses.workers.all().into_iter().map(|(id, _)| id).collect();
         if workers != self.blocks.workers {

@@ -162,7 +162,7 @@ impl WorkerActor {
         if let Some(sender) = self.sender.take() {
             sender.send(Frame::Close(reason));
         }
-        self.context.registry().worker_left(self.id, self.last_message);
+        self.context.registry().worker_left(self.id, self.silent_since());
         self.guard.finish();
         ctx.stop();
     }

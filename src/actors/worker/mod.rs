@@ -44,8 +44,6 @@ pub struct WorkerActor {
     by: Option<String>,
     sender: Option<SessionSender>,
     last_message: Timestamp,
-    /// When its life was checked last.
-    checked_at: Timestamp,
     closed_at: Option<Timestamp>,
     /// The worker closed its connection on purpose.
     has_left: bool,
@@ -62,15 +60,13 @@ impl WorkerActor {
     /// A worker that has connected or called.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, id: WorkerId, sender: Option<SessionSender>, by: Option<String>) -> Self {
-        let last_message = Timestamp::steady();
         Self {
             guard,
             context,
             id,
             by,
             sender,
-            last_message,
-            checked_at: last_message,
+            last_message: Timestamp::steady(),
             closed_at: None,
             has_left: false,
             waiting: Unread::default(),
@@ -132,13 +128,13 @@ impl WorkerActor {
         });
     }
 
+    fn silent_since(&self) -> Timestamp {
+        self.context.brokers.counts_from(self.last_message)
+    }
+
     fn check_liveness(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let since_check = now.since_ms(std::mem::replace(&mut self.checked_at, now));
         if self.context.brokers.is_doubtful() {
-            // The broker accepts nothing from it meanwhile, so this time does not count.
-            self.last_message = self.last_message.plus_ms(since_check);
-            self.closed_at = self.closed_at.map(|at| at.plus_ms(since_check));
             return;
         }
         let times = self.context.times;
@@ -146,8 +142,8 @@ impl WorkerActor {
         if !self.fetchers.is_empty() {
             self.last_message = now; // a polling call is open
         }
-        let silent = now.since_ms(self.last_message) > times.worker_offline as i64;
-        let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
+        let silent = now.since_ms(self.silent_since()) > times.worker_offline as i64;
+        let closed = self.closed_at.is_some_and(|at| now.since_ms(self.context.brokers.counts_from(at)) > times.grace as i64);
         self.check_leases();
         if silent || closed {
             let why = if silent { "no heartbeat for too long" } else { "connection closed" };
@@ -159,7 +155,7 @@ impl WorkerActor {
             if let Some(sender) = self.sender.take() {
                 sender.send(Frame::Close(why.to_owned()));
             }
-            self.context.registry().worker_left(self.id, self.last_message);
+            self.context.registry().worker_left(self.id, self.silent_since());
             self.guard.finish();
             ctx.stop();
         }

@@ -4,12 +4,13 @@ use super::super::ids::NodeId;
 use super::super::node::{NodeFacts, NodeLoad};
 use super::{ApplicationSettings, Choice};
 use std::fmt;
+use std::sync::Arc;
 
 /// A node, with the data that the selection needs.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// Facts that the node reported.
-    pub facts: NodeFacts,
+    pub facts: Arc<NodeFacts>,
     /// It is enabled and was not asked to leave.
     pub is_open: bool,
     /// It is connected.
@@ -207,7 +208,7 @@ pub(crate) mod tests {
             max_programs: None,
         };
         let load = Some(NodeLoad { process_count: 0, cpu: 10, free_memory: 1_000 });
-        Candidate { facts, is_open: true, is_online: true, load, at_work: 0 }
+        Candidate { facts: facts.into(), is_open: true, is_online: true, load, at_work: 0 }
     }
 
     fn numbers(chosen: &Chosen) -> Vec<u128> {
@@ -217,8 +218,8 @@ pub(crate) mod tests {
     #[test]
     fn each_obstacle_is_counted() {
         let mut nodes: Vec<Candidate> = (0..9).map(node).collect();
-        nodes[0].facts.group = "other".to_owned();
-        nodes[1].facts.operating_system = "Windows".to_owned();
+        Arc::make_mut(&mut nodes[0].facts).group = "other".to_owned();
+        Arc::make_mut(&mut nodes[1].facts).operating_system = "Windows".to_owned();
         nodes[2].is_online = false;
         nodes[3].is_open = false;
         nodes[4].load = None;
@@ -247,7 +248,7 @@ pub(crate) mod tests {
         nodes[0].at_work = 2;
         nodes[1].load = Some(NodeLoad { process_count: 0, cpu: 50, free_memory: 1_000 });
         nodes[3].at_work = 1;
-        nodes[3].facts.max_process_count = 100;
+        Arc::make_mut(&mut nodes[3].facts).max_process_count = 100;
         assert_eq!(numbers(&choose(&settings(&[("NodeCount", "4")]), &nodes, |_| 0)), [2, 1, 3, 0]);
         assert_eq!(numbers(&choose(&settings(&[("NodeCount", "1"), ("Choice", "all")]), &nodes, |_| 0)), [0, 1, 2, 3]);
         assert_eq!(numbers(&choose(&settings(&[("NodeCount", "2"), ("Choice", "random")]), &nodes, |n| [3, 1, 2, 0][n])), [3, 1]);

@@ -9,6 +9,7 @@ use crate::domain::ids::{Identity, NodeId};
 use crate::domain::node::{NodeFacts, SlotKind};
 use crate::protocol::node::Block;
 use actix::Message;
+use std::sync::Arc;
 
 /// From a run: it has this many blocks for nodes. Grants follow while nodes have free slots.
 #[derive(Debug, Message)]
@@ -42,7 +43,7 @@ pub struct RunGone(pub Identity);
 #[rtype(result = "()")]
 pub struct NodeChanged {
     /// The facts that the node reported.
-    pub facts: NodeFacts,
+    pub facts: Arc<NodeFacts>,
     /// The node that receives the blocks.
     pub node: NodeHandle,
     /// Free slots for blocks.
@@ -86,7 +87,7 @@ pub struct PauseChanged;
 #[rtype(result = "()")]
 pub struct PullBlock {
     /// The facts that the node reported.
-    pub facts: NodeFacts,
+    pub facts: Arc<NodeFacts>,
     /// The node's actor.
     pub node: NodeHandle,
     /// Runs whose blocks the node does not accept.

@@ -127,7 +127,7 @@ impl Handler<NodeChanged> for Dispatcher {
         let _timed = self.guard.timed("dispatcher.node_open");
         let keeps_pace = m.facts.max_sites.is_some();
         self.nodes.insert(m.facts.node_id, KnownNode { handle: m.node, keeps_pace });
-        self.sites.node_changed(m.facts.clone(), m.free_sites, m.accepts_blocks);
+        self.sites.node_changed(Arc::clone(&m.facts), m.free_sites, m.accepts_blocks);
         self.blocks.node_changed(m.facts, m.free, m.accepts_blocks);
         self.dispatch(ctx);
     }
@@ -223,7 +223,7 @@ mod tests {
                 max_programs: None,
             };
             let node = NodeHandle(recording.link(ChildKey::Node(node_id)));
-            let joined = NodeChanged { facts, node, free: 1, free_sites: 0, accepts_blocks: true };
+            let joined = NodeChanged { facts: facts.into(), node, free: 1, free_sites: 0, accepts_blocks: true };
             dispatcher.send(joined).await.expect("handled");
             let run = RunLink(recording.link(ChildKey::Run(JobKind::Block, identity)));
             let ready = RunReady { identity, run, priority: 0, ready: 1, sites: 0, last_permit: 0, node_group: None, os: None };
