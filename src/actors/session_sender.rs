@@ -23,7 +23,7 @@ pub enum Frame {
     Binary(Bytes),
     /// The last message: the reason why the broker closes the connection.
     Close(String),
-    /// The same because this broker ends: the client connects to the next leader.
+    /// Like [`Frame::Close`], but because this broker ends: the client connects to the next leader.
     Restart(String),
 }
 

@@ -82,7 +82,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                         heartbeat = ticks(agent.config.heartbeat.min(Duration::from_millis(every)));
                         agent.reporter.online.notify_waiters();
                         agent.programs.connected(outbox.clone());
-                        let event = if is_again { "reporting everything again to the next leader" } else { "connected" };
+                        let event = if is_again { "another broker leads behind this connection, reporting everything again" } else { "connected" };
                         log::info!("{event} broker={} node_id={}", agent.config.broker, agent.node_id);
                         Ok(())
                     }

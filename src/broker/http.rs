@@ -45,7 +45,7 @@ const ALLOW_HALF_CLOSED: bool = false;
 pub(super) struct Listener {
     listener: TcpListener,
     tls: Option<rustls::ServerConfig>,
-    /// All that were accepted here. A broker that begins to lead has two servers for a while.
+    /// All that were accepted here. A broker that has taken over has two servers as long as sockets from before are open.
     connections: Arc<Connections>,
 }
 

@@ -103,6 +103,7 @@ impl Standby {
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.to_string(), e.into()))?;
         let edge = edge(config, door, Service::new(context));
+        // Sockets stay in this server when this broker leads.
         let server = http::serve_standby(config.threads, door, edge.clone()).map_err(|e| BootError::Listen(config.listen, e))?;
         let tokens = actix::spawn(follow_tokens(edge.clone()));
         // Brokers that share a file share a machine: there the leader does all.

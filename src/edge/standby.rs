@@ -12,7 +12,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{Error, ResponseError as _};
 use std::sync::{Arc, OnceLock};
 
-/// The leading part of the broker that had this part before: it serves the sockets that were passed on until then.
+/// The [`Edge`] of this broker as the leader, set when it takes over. It serves the sockets that the standby passed on until then.
 #[derive(Debug, Clone, Default)]
 pub struct Successor(Arc<OnceLock<Edge>>);
 

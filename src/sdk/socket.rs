@@ -150,9 +150,9 @@ impl Session {
                     Ok(ToWorker::Welcome { heartbeat: every, offline: after, .. }) => {
                         self.tasks.set_heartbeat(Duration::from_millis(every.max(10)));
                         offline = Duration::from_millis(after.max(100));
-                        // Another broker leads, or this one has rebuilt the actor of this worker: it does not know what the worker watches and reports.
+                        // Another broker leads, or this one has rebuilt the actor of this worker: it does not know what the worker watches and has reported.
                         if std::mem::replace(&mut is_welcome, true) {
-                            send(&mut socket, [self.watch(self.tasks.leader_changed(), is_closed)], offline).await?;
+                            send(&mut socket, [self.watch(self.tasks.begin_again(), is_closed)], offline).await?;
                         }
                     }
                     Ok(ToWorker::Kicked { reason }) => return Err(Lost::Refused(Error::Kicked(reason))),

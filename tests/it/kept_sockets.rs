@@ -2,7 +2,7 @@
 
 use crate::support::api::{Api, id, requests};
 use crate::support::process::{Broker, database};
-use crate::support::raw::{connect, head, socket, status};
+use crate::support::raw::{close_code, connect, head, socket, status};
 use crate::support::socket::{Socket, held};
 use crate::support::{journey, until};
 use serde_json::json;
@@ -64,7 +64,7 @@ fn a_standby_that_ends_says_so_to_the_clients_of_its_sockets() {
         let (mut keeper, _keeper) = broker(shared.path(), 0, &[]);
         let api = Api::new(&keeper.url).with_token(ADMIN);
         until("it stands by", || async { (api.get("/api/v1/jobs").await.0 == 200).then_some(()) }).await;
-        // Several, because the order in which a task looks for what has ended is random.
+        // Several, because `select!` polls its branches in random order.
         let open = |_| socket(&keeper.url, &format!("/worker?workerid={}", id()), "worker-token-of-this-test");
         let mut workers: Vec<_> = (0..10).map(open).collect();
         for worker in &mut workers {
@@ -72,9 +72,7 @@ fn a_standby_that_ends_says_so_to_the_clients_of_its_sockets() {
         }
         signal(&keeper, "-TERM");
         for mut worker in workers {
-            let mut last = Vec::new();
-            worker.read_to_end(&mut last).expect("it is closed");
-            assert_eq!((last.first(), last.get(2..4)), (Some(&0x88), Some(&1012_u16.to_be_bytes()[..])), "{last:?}");
+            assert_eq!(close_code(&mut worker), Some(1012));
         }
         assert!(keeper.process.0.wait().expect("it ends").success());
     });
@@ -100,7 +98,8 @@ fn sockets_stay_when_another_broker_leads_and_when_their_own_does() {
         let sign = sign_at("agent-token-of-this-test", node_id.parse().expect("an id"), now);
         let mut node = Socket::open(&keeper.url, &format!("/?nodeid={node_id}&sign={sign}&signtime={}", now.0), None).await;
         beat(&mut node, &[]).await;
-        let mut refused = Socket::open(&keeper.url, &format!("/worker?workerid={}&token=another-token-of-this-test", id()), None).await;
+        let path = format!("/worker?workerid={}&token=another-token-of-this-test", id());
+        let mut refused = Socket::open(&keeper.url, &path, Some(json!({ "t": "heartbeat", "v": {} }))).await;
         refused.find("welcome").await;
 
         let job = at_keeper.job("kept", "it.Kept", &json!({})).await;

@@ -175,7 +175,12 @@ class Engine:
                 except InvalidStatus as error:
                     self._refused(address, error)
                 except (OSError, WebSocketException, asyncio.TimeoutError, EOFError) as error:
-                    level = logging.DEBUG if self._leave.is_set() else logging.WARNING
+                    if self._leave.is_set():
+                        level = logging.DEBUG
+                    elif isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.code == 1012:
+                        level = logging.INFO  # The broker was stopped.
+                    else:
+                        level = logging.WARNING
                     log.log(level, "connection lost broker=%s error=%s", address, str(error) or type(error).__name__)
                 finally:
                     if self._is_watching:

@@ -291,7 +291,7 @@ impl Handler<Disconnect> for NodeActor {
         let _timed = self.guard.timed("node.hang_up");
         self.context.fleet.remove_node(self.id());
         if let Some(sender) = self.sender.take() {
-            // Otherwise an operator has removed the node.
+            // The followers are closed only when the broker ends. An operator may have removed the node.
             let is_ending = self.context.followers.is_closed();
             sender.send(if is_ending { Frame::Restart(why) } else { message::close(&why) });
         }

@@ -88,10 +88,10 @@ impl Tasks {
         ledger.tasks()
     }
 
-    /// Another leader is behind the connection. Returns the tasks for the `watch` message.
-    pub(crate) fn leader_changed(&self) -> Vec<TaskRef> {
+    /// The broker at the other end knows nothing of what was sent. Returns the tasks for the `watch` message.
+    pub(crate) fn begin_again(&self) -> Vec<TaskRef> {
         let mut ledger = self.ledger.borrow_mut();
-        ledger.leader_changed(Instant::now());
+        ledger.begin_again(Instant::now());
         ledger.tasks()
     }
 

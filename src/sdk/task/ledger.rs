@@ -128,12 +128,12 @@ impl<T: Clone> Ledger<T> {
     pub(crate) fn connected(&mut self, began: Instant, now: Instant) {
         self.proved = self.proved.max(began);
         self.outbox.values_mut().for_each(|last| last.said = None);
-        self.leader_changed(now);
+        self.begin_again(now);
     }
 
     /// The broker at the other end knows nothing of what was sent. Everything without an acknowledgement must be sent again. Tasks that
     /// have not begun are forgotten: the broker may have given them to others, and otherwise sends them again.
-    pub(crate) fn leader_changed(&mut self, now: Instant) {
+    pub(crate) fn begin_again(&mut self, now: Instant) {
         self.forget_waiting();
         self.beats.clear();
         // At once, if there is a lease to renew.

@@ -125,7 +125,7 @@ fn another_leader_on_the_same_connection_gets_everything_again() {
     assert_eq!(ledger.say(began + ms(100)).len(), 1);
     let (beat, named) = ledger.beat(began + ms(1_000));
     assert!(named.contains(&done) && named.contains(&waits));
-    ledger.leader_changed(began + ms(1_100));
+    ledger.begin_again(began + ms(1_100));
     assert_eq!(ledger.tasks(), [done], "what has not begun may be at another worker");
     assert_eq!(ledger.answered(beat, began + ms(1_200)), [], "nor does it begin");
     assert_eq!(ledger.say(began + ms(1_200)).len(), 1);

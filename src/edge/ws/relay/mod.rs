@@ -1,5 +1,6 @@
 //! Connects the socket of an agent or a worker that came to a standby with the leader, so that an agent or a worker needs to know one broker
-//! only. What the client sends and gets passes as it is, in both directions: only the headers of frames are read.
+//! only. What the client sends and gets passes as it is, in both directions, except the close frame of a leader that ends: only the headers of
+//! frames are read.
 //!
 //! When another broker leads, the standby connects with it, and the client keeps its socket. The next leader begins with `welcome`, as on each
 //! socket, and after each `welcome` a client does what it does after a reconnect. What the client sends between the two leaders waits in its
@@ -49,7 +50,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(1);
 /// The code of the close frame of a leader that ends, or cannot renew its lease, and of this broker (RFC 6455, 7.4.2; 1012: service restart).
 const RESTARTS: u16 = 1012;
 /// Why this broker closes a socket; at most 123 bytes.
-const WHY: &str = "this broker ends, or has no leader for this socket: connect again";
+const WHY: &str = "this broker ends, or no leader takes this socket: connect again";
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(5);
 /// How long a socket stays without a leader. Its client may have left meanwhile: that is noticed only at a leader.
@@ -160,7 +161,7 @@ struct Relay {
     over: LocalBoxFuture<'static, ()>,
     upload: Upload,
     sent: Sent,
-    /// Both are reset when a leader sends something.
+    /// Both are reset when a leader sends something to the client.
     backoff: Backoff,
     gives_up_at: Option<Instant>,
 }
@@ -176,10 +177,10 @@ impl Relay {
             };
             let is_lost = match piece {
                 Some(piece) => {
-                    self.backoff.reset();
-                    self.gives_up_at = None;
                     let passed = self.sent.take(piece, self.may_change_leader);
                     if !passed.is_empty() {
+                        self.backoff.reset();
+                        self.gives_up_at = None;
                         return Some(Ok(passed));
                     }
                     self.sent.leader_leaves()
@@ -214,14 +215,23 @@ impl Relay {
                     () = self.edge.traffic.ending(), if !self.edge.traffic.is_ending() => {}
                 }
             }
-            let connected = match timeout(TRY, self.connect_next()).await {
-                Ok(Ok(connected)) => connected,
-                Ok(Err(Some(problem))) if is_final(&problem) => {
-                    log::info!("socket closed because the next leader refused it path={} reason={}", self.request.path(), problem.detail);
+            // A leader that ends may accept a connection and not answer any more.
+            let leader = self.edge.service.leader();
+            let tried = tokio::select! {
+                tried = timeout(TRY, self.connect_next()) => tried.unwrap_or(Err(Some(Problem::standby(None)))),
+                () = self.edge.service.leader_is_not(leader) => continue,
+                () = self.edge.traffic.ending(), if !self.edge.traffic.is_ending() => continue,
+            };
+            let connected = match tried {
+                Ok(connected) => connected,
+                Err(Some(problem)) if is_final(&problem) => {
+                    let peer = self.request.peer_addr().map_or_else(String::new, |peer| peer.to_string());
+                    let (path, reason) = (self.request.path(), problem.detail);
+                    log::info!("socket closed because the next leader refused it peer={peer} path={path} reason={reason}");
                     return false;
                 }
-                Ok(Err(None)) => return false,
-                Ok(Err(Some(_))) | Err(_) => continue,
+                Err(None) => return false,
+                Err(Some(_)) => continue,
             };
             // When this broker leads no more, it ends.
             self.may_change_leader = !matches!(connected.sink, Sink::Session(_));
@@ -276,7 +286,7 @@ struct Sent {
     close: BytesMut,
     /// The client has got a close frame.
     is_closed: bool,
-    /// The client has got a whole frame. Before, it may take the next `welcome` for the first one.
+    /// The client has got a whole frame. Before, it would take the next `welcome` for its first one, and not repeat what it sent before it.
     has_begun: bool,
 }
 
@@ -321,9 +331,10 @@ impl Sent {
     }
 }
 
-/// Whether the client must learn the reason by connecting again.
+/// Whether the client must learn the reason by connecting again. The leader throttles this broker for what other clients have done.
 fn is_final(problem: &Problem) -> bool {
-    StatusCode::from_u16(problem.status).is_ok_and(|status| status.is_client_error())
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST);
+    status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS
 }
 
 #[cfg(test)]

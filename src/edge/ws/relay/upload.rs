@@ -1,4 +1,4 @@
-//! What the client of a passed-on socket sends: each leader gets whole messages only.
+//! What the client of a passed-on socket sends: what each leader gets begins with a whole message.
 
 use crate::protocol::ws_header::{FrameTracker, is_close};
 use actix_web::web;
@@ -129,7 +129,7 @@ mod tests {
 
     /// A client whose bytes go to one leader after the other.
     #[actix_web::test]
-    async fn a_leader_gets_whole_messages_only() {
+    async fn what_a_leader_gets_begins_with_a_whole_message() {
         let (client, bytes) = mpsc::channel::<Bytes>(1);
         let bytes = stream::unfold(bytes, async |mut bytes| Some((Ok(bytes.recv().await?), bytes)));
         let mut payload = actix_web::dev::Payload::Stream { payload: bytes.boxed_local() };
@@ -156,6 +156,9 @@ mod tests {
         assert_eq!(first.recv().await, None);
         // It waits for the next leader, which does not get the rest of what the first one has got a part of.
         client.send(Bytes::from([&masked(b'b')[4..], &masked(b'c')].concat())).await.expect("there is room");
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
         assert!(client.try_send(Bytes::new()).is_err(), "it is not read yet");
         let mut second = leader();
         assert_eq!(second.recv().await, Some(Bytes::copy_from_slice(&masked(b'c'))));
