@@ -228,6 +228,7 @@ async fn session_of(
         }
         Client::Worker => {
             let caller = admit_worker(&edge, request)?.ok_or_else(Problem::internal)?;
+            edge.service.check_lease()?;
             worker_socket(edge, caller, request.clone(), payload).await
         }
     }
