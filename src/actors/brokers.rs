@@ -2,7 +2,9 @@
 
 use crate::domain::time::Timestamp;
 use crate::store::Member;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// The role of a broker.
@@ -24,6 +26,9 @@ pub enum Role {
     },
 }
 
+/// A broker remembers this many doubts: more than there are during the silence after which an agent or a worker is lost.
+const DOUBTS: usize = 1_000;
+
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Brokers {
@@ -32,24 +37,32 @@ pub struct Brokers {
     role: watch::Sender<Role>,
     /// Until when no other broker can lead, by the monotonic clock.
     sole_until: AtomicI64,
-    /// When the last doubt ended, by the monotonic clock.
-    answers_since: AtomicI64,
+    /// The doubts that have ended, with their beginning and end by the monotonic clock: the oldest first.
+    doubts: Mutex<VecDeque<(i64, i64)>>,
 }
 
 impl Brokers {
     /// A broker with this role.
     #[must_use]
     pub fn new(me: Member, role: Role) -> Self {
-        Self { me, role: watch::Sender::new(role), sole_until: AtomicI64::new(i64::MAX), answers_since: AtomicI64::new(0) }
+        Self { me, role: watch::Sender::new(role), sole_until: AtomicI64::new(i64::MAX), doubts: Mutex::default() }
     }
 
     /// The lease was renewed. If it is not renewed again, another broker may lead from this time on; `None`: no other broker is known, or
     /// the store is a file. At a broker that owns runs: another one may own them from this time on.
     pub fn renewed(&self, sole_until: Option<Timestamp>) {
-        let before = self.sole_until.swap(sole_until.map_or(i64::MAX, |until| until.0), Relaxed);
-        let now = Timestamp::steady();
-        if now.0 >= before {
-            self.answers_since.store(now.0, Relaxed);
+        self.renewed_at(Timestamp::steady(), sole_until);
+    }
+
+    fn renewed_at(&self, Timestamp(now): Timestamp, sole_until: Option<Timestamp>) {
+        // If the new lease has run out, too, another doubt begins where this one ends.
+        let before = self.sole_until.swap(sole_until.map_or(i64::MAX, |until| until.0.max(now)), Relaxed);
+        if now > before {
+            let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+            doubts.push_back((before, now));
+            if doubts.len() > DOUBTS {
+                doubts.pop_front();
+            }
         }
     }
 
@@ -65,11 +78,13 @@ impl Brokers {
         Timestamp::steady().0 >= self.sole_until.load(Relaxed)
     }
 
-    /// From when the silence of an agent or a worker counts that began at this time. In doubt this broker accepts nothing from them, so the
-    /// time until it answers again does not count.
+    /// Adds the time in which this broker was in doubt to the time at which the silence of an agent or a worker began. In doubt the broker
+    /// accepts nothing from them, so that time does not count as silence.
     #[must_use]
-    pub fn counts_from(&self, silent_since: Timestamp) -> Timestamp {
-        silent_since.max(Timestamp(self.answers_since.load(Relaxed)))
+    pub fn without_doubts(&self, silent_since: Timestamp) -> Timestamp {
+        let doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = doubts.iter().rev().map_while(|(began, ended)| Some(ended - silent_since.0.max(*began)).filter(|ms| *ms > 0));
+        silent_since.plus_ms(later.sum())
     }
 
     /// The current role.
@@ -102,22 +117,39 @@ mod tests {
     use super::*;
     use crate::domain::ids::BrokerId;
 
+    fn leader() -> Brokers {
+        let me = Member { id: BrokerId::random(), url: String::new(), version: String::new(), started_at: Timestamp::now() };
+        Brokers::new(me, Role::Leader { term: 1 })
+    }
+
+    #[test]
+    fn silence_counts_without_the_doubts_of_the_broker() {
+        let (brokers, t) = (leader(), Timestamp);
+        brokers.renewed_at(t(0), Some(t(5_000)));
+        assert_eq!(brokers.without_doubts(t(1_000)), t(1_000));
+        // Renewed too late, and with a lease that has run out already: in doubt from 5,000 to 9,000.
+        brokers.renewed_at(t(6_000), Some(t(5_500)));
+        brokers.renewed_at(t(9_000), Some(t(11_000)));
+        // In time, then too late.
+        brokers.renewed_at(t(10_000), Some(t(15_000)));
+        brokers.renewed_at(t(17_000), None);
+        let expected =
+            [(1_000, 7_000), (5_000, 11_000), (6_500, 11_000), (9_000, 11_000), (16_000, 17_000), (17_000, 17_000), (20_000, 20_000)];
+        for (silent_since, counts_from) in expected {
+            assert_eq!(brokers.without_doubts(t(silent_since)), t(counts_from), "{silent_since}");
+        }
+    }
+
     #[test]
     fn a_leader_is_in_doubt_from_the_end_of_its_lease_if_there_are_others() {
-        let me = Member { id: BrokerId::random(), url: String::new(), version: String::new(), started_at: Timestamp::now() };
-        let brokers = Brokers::new(me, Role::Leader { term: 1 });
+        let brokers = leader();
         let in_doubt = |until| {
             brokers.renewed(until);
             brokers.is_doubtful()
         };
         let now = Timestamp::steady();
         assert_eq!([Some(now.plus_ms(60_000)), Some(now)].map(in_doubt), [false, true]);
-        let before = now.plus_ms(-1_000);
-        assert_eq!(brokers.counts_from(before), before, "the doubt has not ended");
         assert_eq!([Some(now.plus_ms(60_000)), None].map(in_doubt), [false, false]);
-        assert!(brokers.counts_from(before) >= now);
-        let later = now.plus_ms(60_000);
-        assert_eq!(brokers.counts_from(later), later);
         brokers.sole_at_most_until(now.plus_ms(60_000));
         assert!(!brokers.is_doubtful());
         brokers.renewed(Some(now));

@@ -23,6 +23,7 @@ pub mod janitor;
 pub mod job;
 pub mod lateness;
 pub mod leader_link;
+pub mod liveness;
 pub mod node;
 pub mod packages;
 pub mod placement;

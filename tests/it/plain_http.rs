@@ -3,6 +3,7 @@
 
 use crate::support::api::{Api, id, requests};
 use crate::support::process::Broker;
+use crate::support::socket::Socket;
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 
@@ -164,5 +165,33 @@ fn a_request_is_stored_once_in_a_run() {
         let mut again = requests([1]);
         again[0]["dontFilter"] = json!(true);
         assert_eq!(api.post(&path(&run), &again).await.1["accepted"], 1);
+    });
+}
+
+#[test]
+fn a_node_that_closes_its_socket_and_calls_over_http_stays_online() {
+    journey(async {
+        let broker = Broker::start(&["--grace", "300", "--node-offline", "600000"], "");
+        let api = Api::new(&broker.url);
+        let connection = async |node: &str| api.get(&format!("/api/v1/nodes/{node}/connections")).await.1["items"][0].clone();
+        let connect_and_close = async |node: &str| {
+            let mut socket = Socket::open(&api.url, &format!("/?nodeid={node}"), None).await;
+            socket.first("welcome").await;
+            socket.leave();
+            let path = format!("/api/v1/nodes/{node}");
+            until("the socket to be closed", || async { (api.get(&path).await.1["isOnline"] == false).then_some(()) }).await;
+        };
+        let (calls, is_silent) = (id(), id());
+        connect_and_close(&calls).await;
+        api.beat(&calls, &json!({})).await;
+        assert_eq!(api.get(&format!("/api/v1/nodes/{calls}")).await.1["isOnline"], true);
+
+        // The other one closes its socket later, so its time is over later, too.
+        connect_and_close(&is_silent).await;
+        until("the other node to be lost", || async {
+            Some(connection(&is_silent).await).filter(|connection| connection["reason"] == "connection closed")
+        })
+        .await;
+        assert_eq!(connection(&calls).await["reason"], Value::Null);
     });
 }

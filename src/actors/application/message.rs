@@ -32,8 +32,8 @@ pub enum ProgramEvent {
     NodeLost {
         /// The node.
         node: NodeId,
-        /// Time of its last message.
-        last_message: Timestamp,
+        /// When its silence began, later by the time in which the broker was in doubt.
+        silent_since: Timestamp,
     },
     /// From the fleet: a node fits the run, which waits for one.
     NodeFits,

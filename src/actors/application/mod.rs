@@ -356,7 +356,7 @@ impl Kind for Application {
             ProgramEvent::Reported { node, report } => run.reported(node, &report, ctx),
             ProgramEvent::Output { node, output } => run.keep_output(node, output, ctx),
             ProgramEvent::Listed { node, programs } => run.listed(node, programs, ctx),
-            ProgramEvent::NodeLost { node, last_message } => run.happens(Event::NodeGone(node, last_message), ctx),
+            ProgramEvent::NodeLost { node, silent_since } => run.happens(Event::NodeGone(node, silent_since), ctx),
             ProgramEvent::NodeFits => run.place(ctx),
         }
     }

@@ -21,6 +21,8 @@ impl NodeActor {
     fn heartbeat_received(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
         let (now, steady) = (Timestamp::now(), Timestamp::steady());
         (self.last_message, self.last_seen) = (steady, now);
+        // Without a socket, the node calls over HTTP now.
+        self.closed_at = None;
         let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
         self.load = Some(load);
         if self.stored.is_none_or(|(stored, at)| load.is_news(&stored, steady.since_ms(at))) {

@@ -18,6 +18,7 @@ pub use blocks::with_requests;
 pub use owners::NodeOwners;
 
 use super::context::BrokerContext;
+use super::liveness::ms_left;
 use super::placement::dispatcher::NodeChanged;
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::{ExitGuard, Link};
@@ -35,6 +36,9 @@ use std::time::Duration;
 
 /// How long a node that has just connected may take to report the blocks it holds before it receives more.
 const FIRST_HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// How soon the actor checks again whether the node is lost while this broker is in doubt.
+const RECHECK_IN_DOUBT: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -115,7 +119,7 @@ impl NodeActor {
 
     fn link(&self, ctx: &Context<Self>) -> NodeHandle {
         use actix::AsyncContext as _;
-        NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.guard.stats())))
+        NodeHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())))
     }
 
     /// Number of slots of this kind that blocks use.
@@ -163,8 +167,10 @@ impl NodeActor {
         self.send_requested_work();
         self.has_listed_blocks = false;
         self.announce(ctx);
-        ctx.run_later(FIRST_HEARTBEAT, |this, ctx| {
-            if !this.has_listed_blocks {
+        let session = |this: &Self| this.sender.as_ref().map(|sender| sender.number);
+        let welcomed = session(self);
+        ctx.run_later(FIRST_HEARTBEAT, move |this, ctx| {
+            if !this.has_listed_blocks && session(this) == welcomed {
                 this.has_listed_blocks = true;
                 this.announce(ctx);
             }
@@ -172,25 +178,21 @@ impl NodeActor {
     }
 
     fn silent_since(&self) -> Timestamp {
-        self.context.brokers.counts_from(self.last_message)
+        self.context.brokers.without_doubts(self.last_message)
     }
 
-    /// Checks whether the node is still alive, and again when it can be lost next. A check at regular intervals would wake thousands of idle
-    /// nodes more often than their heartbeats do.
+    /// Checks whether the node is lost. If not, it sets a timer for the earliest time at which the node can be lost: a check at regular
+    /// intervals would wake thousands of idle nodes more often than their heartbeats do.
     fn check_liveness(&mut self, ctx: &mut Context<Self>) {
-        ctx.cancel_future(self.next_check);
-        let wait = if self.context.brokers.is_doubtful() {
-            Duration::from_secs(1)
+        let (brokers, times) = (&self.context.brokers, self.context.times);
+        let wait = if brokers.is_doubtful() {
+            RECHECK_IN_DOUBT
         } else {
-            let (times, now) = (self.context.times, Timestamp::steady());
-            let left = |from, most: u64| most as i64 - now.since_ms(from);
-            let silent = left(self.silent_since(), times.node_offline);
-            let closed = self.closed_at.map(|at| left(self.context.brokers.counts_from(at), times.grace));
-            let left = closed.map_or(silent, |closed| closed.min(silent));
-            if left < 0 {
-                return self.lost(if silent < 0 { "no heartbeat for too long" } else { "connection closed" }, ctx);
+            let closed_since = self.closed_at.map(|at| brokers.without_doubts(at));
+            match ms_left(Timestamp::steady(), self.silent_since(), closed_since, times.node_offline, times.grace) {
+                Ok(ms) => Duration::from_millis(ms + 1),
+                Err(why) => return self.lost(why, ctx),
             }
-            Duration::from_millis(left as u64 + 1)
         };
         self.next_check = ctx.run_later(wait, Self::check_liveness);
     }
@@ -255,7 +257,9 @@ impl Handler<SessionClosed> for NodeActor {
             self.sender = None;
             self.closed_at = Some(Timestamp::steady());
             self.announce(ctx);
-            self.check_liveness(ctx);
+            // Not at once: the node may have connected again, and that message may be waiting here.
+            ctx.cancel_future(self.next_check);
+            self.next_check = ctx.run_later(Duration::from_millis(self.context.times.grace + 1), Self::check_liveness);
         }
     }
 }

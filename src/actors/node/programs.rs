@@ -87,7 +87,7 @@ impl NodeActor {
         self.context.fleet.remove_node(self.id());
         for (identity, _) in std::mem::take(&mut self.expected) {
             if let Recipient::Application(application) = self.recipient(identity) {
-                application.tell(ProgramEvent::NodeLost { node: self.id(), last_message: self.silent_since() });
+                application.tell(ProgramEvent::NodeLost { node: self.id(), silent_since: self.silent_since() });
             }
         }
     }

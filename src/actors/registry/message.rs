@@ -60,8 +60,8 @@ pub struct NodeLeft {
 pub struct WorkerLeft {
     /// The worker.
     pub id: WorkerId,
-    /// Time of its last message.
-    pub last_message: Timestamp,
+    /// When its silence began, later by the time in which the broker was in doubt.
+    pub silent_since: Timestamp,
 }
 
 /// From a worker's actor: it has sent what it watches, so the allocator has it.
@@ -204,8 +204,8 @@ impl RegistryHandle {
         self.0.tell(NodeLeft { id, is_removed: true });
     }
     /// See [`WorkerLeft`].
-    pub fn worker_left(&self, id: WorkerId, last_message: Timestamp) {
-        self.0.tell(WorkerLeft { id, last_message });
+    pub fn worker_left(&self, id: WorkerId, silent_since: Timestamp) {
+        self.0.tell(WorkerLeft { id, silent_since });
     }
     /// See [`WorkerWatches`].
     pub fn worker_watches(&self, id: WorkerId) {

@@ -170,7 +170,7 @@ impl Registry {
         }
     }
 
-    fn forget_worker(&mut self, id: WorkerId, last_message: Timestamp) {
+    fn forget_worker(&mut self, id: WorkerId, silent_since: Timestamp) {
         self.context.addresses.workers.remove(id);
         if let Some(sender) = self.worker_sessions.remove(&id) {
             // The worker may have connected again when its actor had just ended: this connection would have no actor.
@@ -184,7 +184,7 @@ impl Registry {
             if let Some(run) = self.context.addresses.block_run(identity) {
                 run.worker_lost(id);
             } else if let Some(task) = self.task(identity) {
-                task.tell(TaskEvent::LeaseOver { worker: id, task: None, last_message, why: "its worker is gone" });
+                task.tell(TaskEvent::LeaseOver { worker: id, task: None, last_message: silent_since, why: "its worker is gone" });
             }
         }
     }
@@ -274,9 +274,9 @@ impl Handler<NodeLeft> for Registry {
 
 impl Handler<WorkerLeft> for Registry {
     type Result = ();
-    fn handle(&mut self, WorkerLeft { id, last_message }: WorkerLeft, _: &mut Self::Context) {
+    fn handle(&mut self, WorkerLeft { id, silent_since }: WorkerLeft, _: &mut Self::Context) {
         let _timed = self.timed("registry.worker_left");
-        self.forget_worker(id, last_message);
+        self.forget_worker(id, silent_since);
     }
 }
 

@@ -16,6 +16,7 @@ pub use message::{
 };
 
 use super::context::BrokerContext;
+use super::liveness::ms_left;
 use super::reply::{Reply, problem_of};
 use super::session_sender::{Frame, SessionSender};
 use super::supervision::ExitGuard;
@@ -129,7 +130,7 @@ impl WorkerActor {
     }
 
     fn silent_since(&self) -> Timestamp {
-        self.context.brokers.counts_from(self.last_message)
+        self.context.brokers.without_doubts(self.last_message)
     }
 
     fn check_liveness(&mut self, ctx: &mut Context<Self>) {
@@ -142,12 +143,10 @@ impl WorkerActor {
         if !self.fetchers.is_empty() {
             self.last_message = now; // a polling call is open
         }
-        let silent = now.since_ms(self.silent_since()) > times.worker_offline as i64;
-        let closed = self.closed_at.is_some_and(|at| now.since_ms(self.context.brokers.counts_from(at)) > times.grace as i64);
         self.check_leases();
-        if silent || closed {
-            let why = if silent { "no heartbeat for too long" } else { "connection closed" };
-            if closed && self.has_left {
+        let closed_since = self.closed_at.map(|at| self.context.brokers.without_doubts(at));
+        if let Err(why) = ms_left(now, self.silent_since(), closed_since, times.worker_offline, times.grace) {
+            if closed_since.is_some() && self.has_left {
                 log::info!("worker left worker_id={}", self.id);
             } else {
                 log::warn!("worker lost worker_id={} reason={why}", self.id);
@@ -307,6 +306,11 @@ impl Handler<FetchMessages> for WorkerActor {
     fn handle(&mut self, FetchMessages { wait, reply }: FetchMessages, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("worker.fetch");
         self.last_message = Timestamp::steady();
+        if self.sender.is_none() && self.closed_at.take().is_some() {
+            // Without its socket, the worker polls now.
+            self.has_left = false;
+            self.announce_reachable();
+        }
         if !self.waiting.is_empty() || wait.is_zero() {
             return self.answer_fetch(reply);
         }

@@ -63,7 +63,7 @@ pub enum Event {
     Reported(usize, InstanceReport),
     /// A node listed the instances of the run that it has.
     Listed(NodeId, Vec<usize>),
-    /// A node disconnected; the time is that of its last message.
+    /// A node is lost; the time is the one at which its silence began.
     NodeGone(NodeId, Timestamp),
     /// The end of an instance is stored.
     Stored(usize),
