@@ -13,7 +13,7 @@ use std::time::Duration;
 fn schemathesis_finds_nothing() {
     let Some(program) = std::env::var_os("WEBLOOM_SCHEMATHESIS") else { return };
     // Alone it takes two minutes; a busy machine takes several times as long.
-    journey_within(Duration::from_secs(900), async {
+    journey_within(Duration::from_secs(1_800), async {
         let token = "the-admin-token";
         let broker = Broker::start(&["--token", &format!("admin:{token}"), "--worker-offline", "600000", "--node-offline", "600000"], "");
         let api = Api::new(&broker.url).with_token(token);

@@ -192,7 +192,7 @@ fn the_least_depth_counts_from_each_start() {
         .expect("a port");
         let folder = tempfile::tempdir().expect("a folder");
         let mut process = Crawl::start(&web.url(0, "/1"), folder.path(), &[&web.url(0, "/late"), "--depth", "2"]);
-        assert!(process.over().await.success());
+        process.succeeds().await;
         let wanted = ["/1", "/2", "/3", "/4", "/late"].map(|path| web.url(0, path));
         assert_eq!(urls(&process.lines()), wanted);
     });

@@ -68,7 +68,7 @@ fn queries_of_links_are_in_the_encoding_of_their_page() {
         let (url, asked, server) = serve(pages);
         let folder = tempfile::tempdir().expect("a folder");
         let mut crawl = Crawl::start(&url, folder.path(), &[]);
-        assert!(crawl.over().await.success());
+        crawl.succeeds().await;
         let mut targets: Vec<String> = asked.lock().expect("the log").iter().map(|(target, _)| target.clone()).collect();
         targets.sort();
         let wanted = [
@@ -95,7 +95,7 @@ fn an_archive_has_each_request_and_the_time_of_its_capture() {
         let warc = folder.path().join("x.warc");
         let before = chrono::Utc::now();
         let mut crawl = Crawl::start(&url, folder.path(), &["--warc", &warc.display().to_string(), "--user-agent", "me"]);
-        assert!(crawl.over().await.success());
+        crawl.succeeds().await;
         let text = String::from_utf8(std::fs::read(&warc).expect("the archive")).expect("text");
         let field = |record: &str, name: &str| {
             record.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap_or_default().to_owned()
@@ -326,7 +326,7 @@ fn a_page_counts_from_its_shortest_way_however_late_that_is_found() {
             let folder = tempfile::tempdir().expect("a folder");
             let limit = depth.to_string();
             let mut crawl = Crawl::start(&url, folder.path(), &["--depth", &limit, "--threads", "4"]);
-            assert!(crawl.over().await.success());
+            crawl.succeeds().await;
             let mut wanted: Vec<String> = (1..=7).map(|n| format!("{url}fill/{n}")).collect();
             wanted.extend((1..=last).filter(|n| *n <= depth || *n >= 4).map(|n| format!("{url}{n}")));
             wanted.extend([url.clone(), format!("{url}shortcut")]);

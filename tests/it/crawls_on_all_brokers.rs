@@ -91,7 +91,7 @@ impl Crawled {
 
     /// It ends well, and has each page once.
     async fn complete(&mut self, api: &Api, hosts: &Hosts) {
-        assert!(self.crawl.over().await.success());
+        self.crawl.succeeds().await;
         let mut all: Vec<String> = (0..PAGES).map(|n| hosts.web.url(self.number, &format!("/{n}"))).collect();
         all.sort();
         assert_eq!(urls(&self.crawl.lines()), all, "each page once");

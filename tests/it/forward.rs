@@ -205,8 +205,7 @@ fn agents_and_workers_that_know_the_standby_alone_have_sockets_and_stay_when_it_
         assert_eq!(second.send(upgrade(group, "h2c")).await.0, 201);
         leader.process.kill();
         until("the standby leads", || async { (second.get("/readyz").await.0 == 200).then_some(()) }).await;
-        let status = crawl.over().await;
-        assert!(status.success());
+        crawl.succeeds().await;
         assert_eq!(urls(&crawl.lines()), site.all().into_iter().collect::<Vec<_>>(), "each page once");
         site.stop().await;
     });

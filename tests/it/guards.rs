@@ -172,7 +172,7 @@ fn a_crawl_ends_after_so_many_bytes_and_says_which_pages_it_left_out() {
         .expect("a web");
         let folder = tempfile::tempdir().expect("a folder");
         let mut crawl = Crawl::start(&web.url(0, "/"), folder.path(), &["--threads", "1", "--max-bytes", "15000"]);
-        assert!(crawl.over().await.success());
+        crawl.succeeds().await;
         let lines = crawl.lines();
         let is_left_out = |line: &&Value| line["error"].as_str().is_some_and(|why| why.ends_with("and the job's MaxBytes is 15000"));
         let (left_out, fetched) = (lines.iter().filter(is_left_out).count(), lines.iter().filter(|line| line["status"] == 200).count());

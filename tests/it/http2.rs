@@ -58,7 +58,7 @@ fn a_site_that_speaks_only_http2_is_crawled() {
         let folder = tempfile::tempdir().expect("a folder");
         let start = format!("https://localhost:{}/", address.port());
         let mut crawl = Crawl::start(&start, folder.path(), &["--ca-file", &pem.authority()]);
-        assert!(crawl.over().await.success());
+        crawl.succeeds().await;
         let lines = crawl.lines();
         let expected: Vec<String> = ["", "large", "moved", "two"].iter().map(|path| format!("{start}{path}")).collect();
         assert_eq!(urls(&lines), expected, "{lines:?}");

@@ -67,7 +67,7 @@ fn a_crawl_goes_on_after_lost_answers() {
         let _agent = agent(&broker.url, &home.path().join("agent"), &[]);
         let mut crawl = Crawl::start(&site.url, home.path(), &["--broker", &broker.url]);
         // AckWait is 5 minutes, and a test waits for one.
-        assert!(crawl.over().await.success());
+        crawl.succeeds().await;
         assert_eq!(urls(&crawl.lines()), site.all().into_iter().collect::<Vec<_>>(), "each page once");
         site.stop().await;
     });

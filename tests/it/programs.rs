@@ -71,8 +71,7 @@ fn the_demo_finds_its_site() {
 /// Crawls to the end; its lines.
 async fn crawled(url: &str, folder: &Path, args: &[&str]) -> Vec<Value> {
     let mut crawl = Crawl::start(url, folder, args);
-    let status = crawl.over().await;
-    assert!(status.success(), "{args:?}");
+    crawl.succeeds().await;
     crawl.lines()
 }
 
@@ -185,8 +184,7 @@ fn a_crawl_that_was_interrupted_goes_on() {
             assert!((wanted..site.pages).contains(&there), "in the middle: {there}");
             crawl.resume();
         }
-        let status = crawl.over().await;
-        assert!(status.success());
+        crawl.succeeds().await;
         let wanted: Vec<String> = site.all().into_iter().collect();
         assert_eq!(urls(&crawl.lines()), wanted, "every page once");
         let mut archived: Vec<String> = records(&warc).into_iter().filter(|r| r.kind == "response").map(|r| r.target).collect();

@@ -68,7 +68,7 @@ fn a_broker_speaks_tls() {
         until("some pages", || async { (crawl.count() > 3).then_some(()) }).await;
         broker.process.kill();
         broker.restart("");
-        assert!(crawl.over().await.success());
+        crawl.succeeds().await;
         assert_eq!(urls(&crawl.lines()).len(), site.all().len());
         site.stop().await;
     });

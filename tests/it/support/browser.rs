@@ -135,7 +135,8 @@ impl Browser {
                 let at = self.run("return location.href + ' ' + (document.activeElement?.outerHTML ?? '');", json!([])).await;
                 panic!("waited a minute for {what} at {at}:\n{}\n{:?}", self.text().await, self.complaints().await);
             }
-            super::pause(start).await;
+            // Each look costs the browser milliseconds of processor time.
+            tokio::time::sleep((start.elapsed() / 5).clamp(Duration::from_millis(20), Duration::from_millis(250))).await;
         }
     }
 

@@ -3,6 +3,7 @@
 use super::process::{Process, WEBLOOM};
 use super::until;
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,14 +21,14 @@ impl Crawl {
         all.extend(["--state".into(), folder.join("state").display().to_string()]);
         all.extend(["--output".into(), folder.join("pages.jsonl").display().to_string()]);
         all.extend(args.iter().map(|a| (*a).to_owned()));
-        Self { process: spawn(&all), folder: folder.to_owned(), args: all }
+        Self { process: spawn(&all, folder), folder: folder.to_owned(), args: all }
     }
 
     /// Goes on with it, after it has ended somehow.
     pub fn resume(&mut self) {
         let mut args = self.args.clone();
         args.push("--resume".into());
-        self.process = spawn(&args);
+        self.process = spawn(&args, &self.folder);
     }
 
     /// The lines that it has written so far; one that is not whole yet does not count.
@@ -57,15 +58,26 @@ impl Crawl {
         })
         .await
     }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// It failed: the message has the errors that it printed.
+    pub async fn succeeds(&mut self) {
+        let status = self.over().await;
+        assert!(status.success(), "{status}: {}", std::fs::read_to_string(errors(&self.folder)).unwrap_or_default());
+    }
 }
 
-fn spawn(args: &[String]) -> Process {
+/// The file of what a crawl prints to its standard error.
+fn errors(folder: &Path) -> PathBuf {
+    folder.join("crawl.err")
+}
+
+fn spawn(args: &[String], folder: &Path) -> Process {
+    let errors = File::options().create(true).append(true).open(errors(folder)).expect("a file");
     let mut command = Command::new(WEBLOOM);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if std::env::var_os("RUST_LOG").is_some() {
-        command.stderr(Stdio::inherit());
-    }
-    Process(command.spawn().expect("the crawl starts"))
+    Process(command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().expect("the crawl starts"))
 }
 
 /// The addresses in some lines, sorted, repeated ones repeated.

@@ -30,14 +30,14 @@ use std::time::{Duration, Instant};
 /// Waits until a condition gives a value. It is asked again and again, so that no test sleeps for a guess.
 ///
 /// # Panics
-/// It does not within a minute.
+/// It does not within two minutes.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut condition: impl FnMut() -> F) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = condition().await {
             return value;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
         pause(start).await;
     }
 }
