@@ -158,13 +158,19 @@ impl SessionSender {
     /// Sends a frame. Frames to a closed session are lost; its actor is notified separately. If the peer does not read and the
     /// backlog is full, the connection is cut.
     pub fn send(&self, frame: Frame) {
-        if self.backlog.is_over.load(Relaxed) {
+        if !self.is_open() {
             return;
         }
         if self.backlog.add(frame.bytes()).is_ok() {
             return self.session.do_send(frame);
         }
         self.cut();
+    }
+
+    /// Whether the session has not ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.backlog.is_over.load(Relaxed)
     }
 
     /// Cuts the connection, because the peer does not read. What waits for it is lost.

@@ -435,3 +435,21 @@ fn each_class_of_a_worker_is_a_watch_of_its_own() {
         until("both to be closed", || async { rows().await.iter().all(|row| row["disconnectTime"].is_string()).then_some(()) }).await;
     });
 }
+
+#[test]
+fn a_node_that_an_operator_removed_gets_no_more_blocks() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Removed", &json!({ "BlockSize": "1" })).await;
+        let removed = Node::connect(&api, &id(), "&maxprocesscount=4").await;
+        let is_free = async || (api.get(&format!("/api/v1/nodes/{}", removed.id)).await.1["load"].is_object()).then_some(());
+        until("its heartbeat", is_free).await;
+        assert_eq!(api.delete(&format!("/api/v1/nodes/{}?force=true", removed.id)).await.0, 204);
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(0..3)).await.0, 200);
+        let mut other = Node::connect(&api, &id(), "&maxprocesscount=4").await;
+        for _ in 0..3 {
+            assert_eq!(other.block().await["attempt"], 1, "no block was lost with the removed node");
+        }
+    });
+}

@@ -90,8 +90,8 @@ impl Handler<Holds> for NodeActor {
         let (waits, sent_as) = known.map_or((false, 0), |held| (held.waits, held.sent_as));
         let held = Held { identity: m.identity, attempt: m.attempt, slot_kind: m.slot_kind, waits, sent_as };
         let before = self.held.insert(m.block_id, held);
-        if before.is_some_and(|before| before.slot_kind != m.slot_kind) {
-            // The dispatcher reserved a slot of the other kind and would never get it back.
+        if before.is_none_or(|before| before.slot_kind != m.slot_kind) {
+            // The dispatcher reserved no slot for this block, or one of the other kind, which it would never get back.
             self.announce(ctx);
         }
     }

@@ -95,7 +95,7 @@ impl NodeActor {
 impl Handler<NodeHeartbeat> for NodeActor {
     type Result = ();
     fn handle(&mut self, NodeHeartbeat(heartbeat): NodeHeartbeat, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("node.beat");
+        let _timed = self.guard.timed("node.heartbeat");
         self.heartbeat_received(&heartbeat, ctx);
     }
 }

@@ -1,6 +1,6 @@
 //! A node: its facts, its connection state, the blocks it holds. The actor survives a reconnect of the session.
 //!
-//! Promises: a node never receives more blocks than it accepts. When it is lost, each run whose blocks it held is notified once.
+//! Promises: a node receives no more blocks than it accepts, unless its slots change while blocks are on their way. When it is lost, each run whose blocks it held is notified once.
 //! The actor stores only what operators look at: the record of the node and its statuses.
 
 mod blocks;
@@ -292,8 +292,9 @@ impl Handler<Reannounce> for NodeActor {
 impl Handler<Disconnect> for NodeActor {
     type Result = ();
     fn handle(&mut self, Disconnect(why): Disconnect, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("node.hang_up");
+        let _timed = self.guard.timed("node.disconnect");
         self.context.fleet.remove_node(self.id());
+        self.context.dispatcher.node_gone(self.id());
         if let Some(sender) = self.sender.take() {
             // The followers are closed only when the broker ends. An operator may have removed the node.
             let is_ending = self.context.followers.is_closed();

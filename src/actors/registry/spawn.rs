@@ -255,7 +255,8 @@ impl Registry {
         let guard = self.enter(ChildKey::Node(id));
         let stats = Arc::clone(guard.stats());
         stats.set_label(&record.facts.shown_name());
-        let session = self.node_sessions.get(&id).cloned();
+        // The session of a crashed actor may have ended since.
+        let session = self.node_sessions.get(&id).filter(|(sender, _)| sender.is_open()).cloned();
         let actor = NodeActor::new(guard, self.context.clone(), record, session);
         let handle = NodeHandle(Link::new(actor.start(), stats));
         self.context.addresses.nodes.put(id, handle.clone());
@@ -265,7 +266,7 @@ impl Registry {
     pub(super) fn start_worker(&mut self, id: WorkerId, by: Option<String>) -> WorkerHandle {
         let guard = self.enter(ChildKey::Worker(id));
         let stats = Arc::clone(guard.stats());
-        let sender = self.worker_sessions.get(&id).cloned();
+        let sender = self.worker_sessions.get(&id).filter(|sender| sender.is_open()).cloned();
         let actor = WorkerActor::new(guard, self.context.clone(), id, sender, by);
         let handle = WorkerHandle(Link::new(actor.start(), stats));
         self.context.addresses.workers.put(id, handle.clone());
