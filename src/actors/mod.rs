@@ -16,6 +16,7 @@ pub mod callback;
 pub mod context;
 pub mod counters;
 pub mod counts;
+pub mod deadline_timer;
 pub mod downloads;
 pub mod followers;
 pub mod involved;

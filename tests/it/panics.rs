@@ -55,10 +55,10 @@ macro_rules! panics {
 
 panics! {
     a_run_panics: "run" at "run.push=panic@1", "run.ack=panic@3", "run.report=panic@4", "run.grant=panic@5", "run.poll=panic@6";
-    a_node_panics: "node" at "node.send_block=panic@2", "node.block_done=panic@4", "node.beat=panic@2";
+    a_node_panics: "node" at "node.send_block=panic@2", "node.block_done=panic@4", "node.heartbeat=panic@2";
     a_worker_panics: "worker" at "worker.message=panic@1", "worker.send=panic@1";
     the_dispatcher_panics: "dispatcher" at "dispatcher.credit=panic@3", "dispatcher.run_ready=panic@2";
-    the_allocator_panics: "allocator" at "allocator.find_worker=panic@1", "allocator.hand_here=panic@1";
+    the_allocator_panics: "allocator" at "allocator.find_worker=panic@1", "allocator.worker_joined=panic@1";
     the_writer_panics: "persistence" at "store.batch=panic@20", "store.committed=panic@12";
 }
 

@@ -5,8 +5,7 @@ use crate::domain::ids::{BlockId, Seq, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{Ack, ReadResultsWithin};
-use actix::{AsyncContext, Context, Handler};
-use std::time::Duration;
+use actix::{Context, Handler};
 
 /// When the results in one answer exceed this many bytes, no further block is added. A caller that does not read blocks this
 /// amount for others for a while.
@@ -87,7 +86,7 @@ impl RunActor {
         }
         if blocks.is_empty() && waiting.until > Timestamp::steady() {
             // All blocks for this poll were damaged, or acknowledged in the meantime: it continues to wait.
-            self.wake_pollers_at(waiting.until, ctx);
+            self.kind.poll_timer.set(waiting.until, ctx, Self::expire_pollers);
             self.kind.pollers.push_front(waiting);
             return self.serve_pollers(ctx);
         }
@@ -155,23 +154,10 @@ impl RunActor {
                 waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
             }
         }
-        self.kind.poll_timer = None;
+        self.kind.poll_timer.fired();
         if let Some(next) = self.kind.pollers.iter().map(|waiting| waiting.until).min() {
-            self.wake_pollers_at(next, ctx);
+            self.kind.poll_timer.set(next, ctx, Self::expire_pollers);
         }
-    }
-
-    /// One timer for all polls, because an actor's context checks all its timers whenever it wakes.
-    fn wake_pollers_at(&mut self, until: Timestamp, ctx: &mut Context<Self>) {
-        if let Some((armed, handle)) = self.kind.poll_timer {
-            if armed <= until {
-                return;
-            }
-            ctx.cancel_future(handle);
-        }
-        let wait = u64::try_from(until.since_ms(Timestamp::steady())).unwrap_or(0);
-        let handle = ctx.run_later(Duration::from_millis(wait + 1), |this, ctx| this.expire_pollers(ctx));
-        self.kind.poll_timer = Some((until, handle));
     }
 }
 
@@ -194,7 +180,7 @@ impl Handler<Poll> for RunActor {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         } else {
             self.kind.pollers.push_back(waiting);
-            self.wake_pollers_at(until, ctx);
+            self.kind.poll_timer.set(until, ctx, Self::expire_pollers);
         }
     }
 }

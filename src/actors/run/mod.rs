@@ -43,6 +43,7 @@ pub use requests::text_of;
 pub use requeue::MOST_REQUEUED;
 
 use super::context::BrokerContext;
+use super::deadline_timer::DeadlineTimer;
 use super::involved::Involved;
 use super::placement::dispatcher::RunReady;
 use super::reply::Reply;
@@ -58,7 +59,7 @@ use crate::domain::worker::NotEligible;
 use crate::protocol::api::{BlockCounts, RunOutput};
 use crate::protocol::crawling::CrawlingOutput;
 use crate::store::{LoadFrontier, SetRunState, StoreError};
-use actix::{AsyncContext, Context, Handler, SpawnHandle};
+use actix::{AsyncContext, Context, Handler};
 use cache::Cache;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ pub struct Blocks {
     start_request: Option<worker_job::StartRequest>,
     pollers: VecDeque<Waiting>,
     /// The time at which the first poll expires, and its timer.
-    poll_timer: Option<(Timestamp, SpawnHandle)>,
+    poll_timer: DeadlineTimer,
     announced: usize,
     /// The number of the permit of the last grant.
     last_permit: u64,
@@ -377,7 +378,7 @@ impl Kind for Blocks {
             search_at: None,
             start_request: None,
             pollers: VecDeque::new(),
-            poll_timer: None,
+            poll_timer: DeadlineTimer::default(),
             announced: 0,
             last_permit: 0,
             attempt_began: Timestamp::steady(),

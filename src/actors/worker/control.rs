@@ -79,7 +79,7 @@ pub(crate) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
             return Err(Problem::invalid(format!("worker.{field}"), detail));
         }
     }
-    // The address tag of a work has its own limit, which is checked elsewhere.
+    // The address tag of a worker has its own limit, which is checked elsewhere.
     if facts.tags.len() > limits::TAGS || facts.tags.iter().any(|tag| is_long(tag) && !is_address(tag)) {
         let detail = format!("must be at most {} tags of 1 to {} characters without control characters", limits::TAGS, job::NAME);
         return Err(Problem::invalid("worker.tags", detail));

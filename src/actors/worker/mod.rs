@@ -16,6 +16,7 @@ pub use message::{
 };
 
 use super::context::BrokerContext;
+use super::deadline_timer::DeadlineTimer;
 use super::liveness::ms_left;
 use super::reply::{Reply, problem_of};
 use super::session_sender::{Frame, SessionSender};
@@ -53,6 +54,7 @@ pub struct WorkerActor {
     has_dropped: bool,
     /// Calls that wait for a message, with their deadline.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
+    fetch_timer: DeadlineTimer,
     in_flight: tasks::TasksInFlight,
     admin: control::AdminState,
 }
@@ -73,6 +75,7 @@ impl WorkerActor {
             waiting: Unread::default(),
             has_dropped: false,
             fetchers: VecDeque::new(),
+            fetch_timer: DeadlineTimer::default(),
             in_flight: tasks::TasksInFlight::default(),
             admin: control::AdminState::default(),
         }
@@ -98,16 +101,22 @@ impl WorkerActor {
 
     /// Answers a call with the waiting messages that fit. If the caller has disconnected, they wait for the next call.
     fn answer_fetch(&mut self, fetcher: Reply<Vec<ToWorker>>) {
-        let (messages, bytes): (Vec<_>, Vec<_>) = self.waiting.take(ANSWER_BYTES).into_iter().unzip();
+        let (messages, bytes) = self.take_waiting(ANSWER_BYTES);
         self.has_dropped = false;
-        self.orders_delivered(&messages);
         if let Err(Ok(messages)) = fetcher.give(Ok(messages)) {
             self.waiting.put_back(messages.into_iter().zip(bytes).collect());
         }
     }
 
+    /// Takes out the oldest of the messages that wait, and their lengths. The worker has them now.
+    fn take_waiting(&mut self, bytes: usize) -> (Vec<ToWorker>, Vec<usize>) {
+        let taken = self.waiting.take(bytes).into_iter();
+        taken.filter_map(|(message, bytes)| Some((self.with_current_orders(message)?, bytes))).unzip()
+    }
+
     /// Answers the calls whose deadline has passed.
-    fn expire_fetchers(&mut self) {
+    fn expire_fetchers(&mut self, ctx: &mut Context<Self>) {
+        self.fetch_timer.fired();
         let now = Timestamp::steady();
         for (until, fetcher) in std::mem::take(&mut self.fetchers) {
             if until > now {
@@ -116,6 +125,9 @@ impl WorkerActor {
                 self.last_message = now;
                 fetcher.send(Ok(Vec::new()));
             }
+        }
+        if let Some(next) = self.fetchers.iter().map(|(until, _)| *until).min() {
+            self.fetch_timer.set(next, ctx, Self::expire_fetchers);
         }
     }
 
@@ -245,9 +257,7 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
         self.welcome();
         self.announce_reachable();
         // Messages that arrived while the worker was disconnected.
-        let messages: Vec<_> = self.waiting.take(usize::MAX).into_iter().map(|(message, _)| message).collect();
-        self.orders_delivered(&messages);
-        for message in messages {
+        for message in self.take_waiting(usize::MAX).0 {
             self.send(message);
         }
     }
@@ -314,8 +324,9 @@ impl Handler<FetchMessages> for WorkerActor {
         if !self.waiting.is_empty() || wait.is_zero() {
             return self.answer_fetch(reply);
         }
-        self.fetchers.push_back((self.last_message.plus_ms(wait.as_millis() as i64), reply));
-        ctx.run_later(wait, |this, _| this.expire_fetchers());
+        let until = self.last_message.plus_ms(wait.as_millis() as i64);
+        self.fetchers.push_back((until, reply));
+        self.fetch_timer.set(until, ctx, Self::expire_fetchers);
     }
 }
 
@@ -331,7 +342,7 @@ impl Handler<TaskDied> for WorkerActor {
 impl Handler<DisconnectWorker> for WorkerActor {
     type Result = ();
     fn handle(&mut self, DisconnectWorker(why): DisconnectWorker, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("worker.hang_up");
+        let _timed = self.guard.timed("worker.disconnect");
         if self.context.followers.is_closed() {
             for (_, fetcher) in self.fetchers.drain(..) {
                 fetcher.send(Err(Problem::ending()));

@@ -32,8 +32,6 @@ const LONG_TASK_CHECK_MS: i64 = 60_000;
 const REDELIVERY_DELAY: Duration = Duration::from_millis(200);
 /// Number of slots of a worker that does not report it.
 const DEFAULT_SLOTS: u32 = 1;
-/// Maximum number of slots that count.
-const MOST_SLOTS: u32 = 100_000;
 
 /// From a task: an order. The actor sends it, and the lease begins.
 #[derive(Debug, Message)]
@@ -165,7 +163,7 @@ impl WorkerActor {
     pub(super) fn set_capacity(&mut self, record: WorkerRecord, facts: &WorkerFacts, tasks: &[TaskRef]) {
         let is_same_process = facts.process.is_some() && facts.process == self.in_flight.process;
         self.in_flight.process.clone_from(&facts.process);
-        let slots = facts.slots.unwrap_or(DEFAULT_SLOTS).min(MOST_SLOTS);
+        let slots = facts.slots.unwrap_or(DEFAULT_SLOTS);
         self.in_flight.capacity = Some(WorkerCapacity {
             name: record.name.unwrap_or_default(),
             handlers: record.class_names,
@@ -323,15 +321,20 @@ impl WorkerActor {
         self.send(ToWorker::Tasks(orders));
     }
 
-    /// The worker now has the orders that were waiting for it.
-    pub(super) fn orders_delivered(&mut self, messages: &[ToWorker]) {
+    /// A message that waited and that the worker gets now, without the orders whose lease has ended: another worker may have these tasks.
+    /// The lease of the others begins. `None`: no order is left.
+    pub(super) fn with_current_orders(&mut self, message: ToWorker) -> Option<ToWorker> {
+        let ToWorker::Tasks(mut orders) = message else { return Some(message) };
         let now = Timestamp::steady();
-        for order in messages.iter().filter_map(|message| if let ToWorker::Tasks(orders) = message { Some(orders) } else { None }).flatten()
-        {
-            if let Some(held) = self.in_flight.held.get_mut(&(order.identity, order.instance)) {
+        orders.retain(|order| {
+            let held = self.in_flight.held.get_mut(&(order.identity, order.instance)).filter(|held| held.attempt == order.attempt);
+            let is_current = held.is_some();
+            if let Some(held) = held {
                 (held.since, held.renewed) = (now, now);
             }
-        }
+            is_current
+        });
+        (!orders.is_empty()).then_some(ToWorker::Tasks(orders))
     }
 
     /// Reports expired leases and tasks that run for long.
@@ -424,7 +427,7 @@ impl Handler<CancelTask> for WorkerActor {
 impl Handler<ReleaseTask> for WorkerActor {
     type Result = ();
     fn handle(&mut self, ReleaseTask(task): ReleaseTask, _: &mut Self::Context) {
-        let _timed = self.guard.timed("worker.let_go");
+        let _timed = self.guard.timed("worker.release");
         if let std::collections::hash_map::Entry::Occupied(held) = self.in_flight.held.entry((task.identity, task.instance))
             && held.get().attempt == task.attempt
         {
@@ -459,7 +462,7 @@ impl Handler<Reported> for WorkerActor {
 impl Handler<Reannounce> for WorkerActor {
     type Result = ();
     fn handle(&mut self, _: Reannounce, _: &mut Self::Context) {
-        let _timed = self.guard.timed("worker.announce_hand");
+        let _timed = self.guard.timed("worker.announce");
         self.announce();
     }
 }
@@ -467,7 +470,7 @@ impl Handler<Reannounce> for WorkerActor {
 impl Handler<ReloadRecord> for WorkerActor {
     type Result = ();
     fn handle(&mut self, ReloadRecord(reply): ReloadRecord, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("worker.look_up");
+        let _timed = self.guard.timed("worker.reload_record");
         let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(move |record, this: &mut Self, _: &mut Context<Self>| {
             reply.send(record.map_err(|error| problem_of(&error)).map(|record| {

@@ -164,7 +164,7 @@ impl Handler<ReleaseSlot> for Allocator {
 impl Handler<WorkerJoined> for Allocator {
     type Result = ();
     fn handle(&mut self, WorkerJoined { worker, capacity, is_reachable, disabled }: WorkerJoined, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("allocator.hand_here");
+        let _timed = self.guard.timed("allocator.worker_joined");
         let mut watched = capacity.handlers.clone();
         watched.extend(self.worker_pool.watched_by(worker).into_iter().filter(|name| !capacity.handlers.contains(name)));
         let grants = self.worker_pool.join(worker, *capacity, is_reachable, disabled);
@@ -176,7 +176,7 @@ impl Handler<WorkerJoined> for Allocator {
 impl Handler<SetReachable> for Allocator {
     type Result = ();
     fn handle(&mut self, SetReachable { worker, is_reachable }: SetReachable, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("allocator.open_hand");
+        let _timed = self.guard.timed("allocator.set_reachable");
         let grants = self.worker_pool.set_reachable(worker, is_reachable);
         self.tell(grants, ctx);
     }
@@ -185,7 +185,7 @@ impl Handler<SetReachable> for Allocator {
 impl Handler<SetDisabled> for Allocator {
     type Result = ();
     fn handle(&mut self, SetDisabled { worker, disabled }: SetDisabled, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("allocator.bar_hand");
+        let _timed = self.guard.timed("allocator.set_disabled");
         let grants = self.worker_pool.set_disabled(worker, disabled);
         self.tell(grants, ctx);
         self.workers_changed(worker, &self.worker_pool.watched_by(worker));
@@ -195,7 +195,7 @@ impl Handler<SetDisabled> for Allocator {
 impl Handler<WorkerLeft> for Allocator {
     type Result = ();
     fn handle(&mut self, WorkerLeft(worker): WorkerLeft, ctx: &mut Self::Context) {
-        let _timed = self.guard.timed("allocator.hand_gone");
+        let _timed = self.guard.timed("allocator.worker_left");
         let watched = self.worker_pool.watched_by(worker);
         let (grants, without_target) = self.worker_pool.leave(worker);
         self.tell(grants, ctx);
