@@ -70,6 +70,11 @@ impl WorkerPool {
     /// A worker joins or changes its properties; its current tasks stay counted. `disabled`: why an operator disabled new work for it, if
     /// so; a later call would be too late, because it could get work before.
     pub fn join(&mut self, id: WorkerId, capacity: WorkerCapacity, is_reachable: bool, disabled: Option<String>) -> Vec<Grant> {
+        if self.members.get(&id).is_some_and(|member| member.capacity == capacity && member.disabled == disabled) {
+            // It connected again.
+            return self.set_reachable(id, is_reachable);
+        }
+        let handlers = [&self.watched_by(id)[..], &capacity.handlers].concat();
         self.sequence += 1;
         let incarnation = self.sequence;
         let is_new = !self.members.contains_key(&id);
@@ -82,7 +87,7 @@ impl WorkerPool {
             last_used: 0,
         });
         (member.capacity, member.is_reachable, member.disabled) = (capacity, is_reachable, disabled);
-        self.update_all_targets();
+        self.update_targets_of(&handlers);
         // A new worker can only offer its own slots, unless tasks wait for certain workers.
         if is_new && !self.queues.keys().any(|key| key.is_bound) { self.serve(id) } else { self.serve_all() }
     }
@@ -103,14 +108,15 @@ impl WorkerPool {
             Some(member) if member.disabled != disabled => member.disabled = disabled,
             _ => return Vec::new(),
         }
-        self.update_all_targets();
+        self.update_targets_of(&self.watched_by(id));
         self.serve_all()
     }
 
     /// A worker leaves. Returns the slots that others get now, and the instances that waited for exactly this worker.
     pub fn leave(&mut self, id: WorkerId) -> (Vec<Grant>, Vec<Requester>) {
+        let handlers = self.watched_by(id);
         self.members.remove(&id);
-        self.update_all_targets();
+        self.update_targets_of(&handlers);
         let without_target = self.queues.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, queue)| queue.values());
         let without_target = without_target.filter(|request| request.only == Some(id)).map(|request| request.requester).collect();
         // Other slots become usable only for tasks bound to certain workers, or tasks that avoided other workers while this one was there.
@@ -385,9 +391,10 @@ impl WorkerPool {
         free.into_iter().flat_map(|id| self.serve(id)).collect()
     }
 
-    /// Updates the target of all tasks that wait for one worker, after a worker joined, left or changed.
-    fn update_all_targets(&mut self) {
-        let bound = self.queues.iter().filter(|(key, _)| key.is_bound).flat_map(|(_, queue)| queue.values());
+    /// Updates the target of the tasks of these handlers that wait for one worker, after a worker that watches them joined, left or changed.
+    fn update_targets_of(&mut self, handlers: &[String]) {
+        let is_concerned = |key: &QueueKey| key.is_bound && handlers.iter().any(|handler| **handler == *key.handler);
+        let bound = self.queues.iter().filter(|(key, _)| is_concerned(key)).flat_map(|(_, queue)| queue.values());
         let bound = bound.map(|request| request.requester).collect();
         self.update_targets(bound);
     }

@@ -33,7 +33,8 @@ type Wake = Box<dyn FnOnce() + Send>;
 struct Waiter {
     identity: Identity,
     settings: Arc<ApplicationSettings>,
-    wake: Wake,
+    /// `None`: the run was woken. It keeps its place until it has a node, because another run may take the slot before.
+    wake: Option<Wake>,
 }
 
 impl fmt::Debug for Waiter {
@@ -61,19 +62,18 @@ impl Inner {
         }
     }
 
-    /// Takes out the runs that this node can take now, the oldest first, at most as many as it has free slots.
+    /// Wakes the runs that this node can take now, the oldest first, at most as many as it has free slots.
     fn runs_for(&mut self, node: NodeId) -> Vec<Wake> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         let Some(candidate) = self.nodes.get(&node).map(|node| self.candidate(node)) else { return Vec::new() };
-        let mut free = candidate.free_slots();
-        let may_begin = |waiter: &mut Waiter| {
-            let is_next = free > 0 && fits(&waiter.settings, &candidate);
-            free -= u32::from(is_next);
-            is_next
-        };
-        self.waiting.extract_if(.., may_begin).map(|waiter| waiter.wake).collect()
+        let free = candidate.free_slots() as usize;
+        if free == 0 {
+            return Vec::new();
+        }
+        let fitting = self.waiting.iter_mut().filter(|waiter| fits(&waiter.settings, &candidate));
+        fitting.filter_map(|waiter| waiter.wake.take()).take(free).collect()
     }
 }
 
@@ -146,11 +146,15 @@ impl Fleet {
         wake: impl FnOnce() + Send + 'static,
     ) -> Chosen {
         let inner = &mut *self.inner();
-        inner.waiting.retain(|waiter| waiter.identity != identity);
+        let place = inner.waiting.iter().position(|waiter| waiter.identity == identity);
         let chosen = inner.choose(settings);
         inner.reserve_chosen(&chosen, identity, attempt);
-        if chosen.nodes.is_empty() {
-            inner.waiting.push(Waiter { identity, settings: Arc::clone(settings), wake: Box::new(wake) });
+        let waiter = || Waiter { identity, settings: Arc::clone(settings), wake: Some(Box::new(wake)) };
+        match place {
+            Some(place) if chosen.nodes.is_empty() => inner.waiting[place] = waiter(),
+            Some(place) => drop(inner.waiting.remove(place)),
+            None if chosen.nodes.is_empty() => inner.waiting.push(waiter()),
+            None => {}
         }
         chosen
     }
@@ -197,10 +201,10 @@ impl Fleet {
         wake(runs);
     }
 
-    /// Number of runs that wait until a node fits.
+    /// Number of runs that wait until a node fits, without those that were woken.
     #[cfg(test)]
     fn waiting(&self) -> usize {
-        self.inner().waiting.len()
+        self.inner().waiting.iter().filter(|waiter| waiter.wake.is_some()).count()
     }
 
     /// Number of programs on a node, by run.
@@ -249,9 +253,14 @@ mod tests {
 
     impl Runs {
         fn begin(&self, name: &'static str, group: &str) -> (Identity, Chosen) {
-            let (identity, woken) = (Identity::random(), Arc::clone(&self.woken));
+            let identity = Identity::random();
+            (identity, self.choose(identity, name, group))
+        }
+
+        fn choose(&self, identity: Identity, name: &'static str, group: &str) -> Chosen {
+            let woken = Arc::clone(&self.woken);
             let wake = move || woken.lock().expect("not poisoned").push(name);
-            (identity, self.fleet.choose_or_wait(&settings(group), identity, 1, wake))
+            self.fleet.choose_or_wait(&settings(group), identity, 1, wake)
         }
 
         fn woken(&self) -> Vec<&'static str> {
@@ -296,6 +305,25 @@ mod tests {
         runs.begin("second", "red");
         runs.fleet.release_all(first);
         assert_eq!(runs.woken(), ["second"]);
+    }
+
+    #[test]
+    fn a_run_that_was_woken_too_late_keeps_its_place() {
+        let runs = Runs::default();
+        let (first, _) = runs.begin("first", "red");
+        let (second, _) = runs.begin("second", "red");
+        runs.fleet.update_node(node(1, "red", 1, Some(5)));
+        assert_eq!(runs.woken(), ["first"]);
+        let (other, chosen) = runs.begin("other", "red");
+        assert_eq!(chosen.nodes, [chosen_node(1)]);
+        assert!(runs.choose(first, "first", "red").nodes.is_empty());
+        runs.fleet.release_all(other);
+        assert_eq!(runs.woken(), ["first"], "not the second one");
+        assert_eq!(runs.choose(first, "first", "red").nodes, [chosen_node(1)]);
+        runs.fleet.release_all(first);
+        assert_eq!(runs.woken(), ["second"]);
+        assert_eq!(runs.choose(second, "second", "red").nodes, [chosen_node(1)]);
+        assert_eq!(runs.fleet.0.lock().expect("not poisoned").waiting.len(), 0);
     }
 
     fn chosen_node(n: u128) -> NodeId {
