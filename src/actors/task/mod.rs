@@ -161,7 +161,7 @@ impl TaskActor {
                 }
                 let reason = why.reason(&this.kind.handler);
                 if !waits {
-                    let effects = this.kind.machine.no_worker(0, reason);
+                    let effects = this.kind.machine.no_worker(0, reason, false, moment(Timestamp::steady()));
                     return this.run_effects(effects, ctx);
                 }
                 this.run.reason = Some(reason);

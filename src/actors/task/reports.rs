@@ -166,7 +166,9 @@ impl TaskActor {
             }
             return;
         }
-        let effects = self.kind.machine.no_worker(i, reason);
+        // The instance of a broadcast is for one worker.
+        let permanent = self.kind.parts.get(i).is_some_and(|part| part.only.is_some());
+        let effects = self.kind.machine.no_worker(i, reason, permanent, super::moment(Timestamp::steady()));
         self.run_effects(effects, ctx);
     }
 

@@ -198,12 +198,12 @@ impl StateMachine {
         }
     }
 
-    /// No worker may have it, and its settings do not allow waiting.
-    pub fn no_worker(&mut self, i: usize, reason: String) -> Vec<Effect> {
+    /// No worker may have it, and its settings do not allow waiting: the attempt has failed. `permanent`: no other attempt can find a worker.
+    pub fn no_worker(&mut self, i: usize, reason: String, permanent: bool, moment: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.instances.get(i).is_some_and(|instance| instance.phase == Phase::Requesting) {
             effects.push(Effect::WithdrawRequest(i));
-            self.over(i, RunState::Failed, Some(reason), &mut effects);
+            self.failed(i, None, reason, permanent, moment, &mut effects);
             self.finish_if_over(&mut effects);
         }
         effects
@@ -261,7 +261,7 @@ impl StateMachine {
             // It ended before the cancel order arrived: the success counts.
             (AttemptReport::Success, _) => self.over(i, RunState::Success, None, &mut effects),
             (_, Some(then)) => self.ended(i, then, moment, &mut effects),
-            (AttemptReport::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
+            (AttemptReport::Failed(reason, permanent), None) => self.failed(i, Some(worker), reason, permanent, moment, &mut effects),
             (AttemptReport::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
             (AttemptReport::Cancelled(why), None) => {
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -338,17 +338,19 @@ impl StateMachine {
             Then::Fail(reason) => {
                 let worker = self.instances[i].worker();
                 match worker {
-                    Some(worker) => self.failed(i, worker, reason, false, moment, effects),
+                    Some(worker) => self.failed(i, Some(worker), reason, false, moment, effects),
                     None => self.over(i, RunState::Failed, Some(reason), effects),
                 }
             }
         }
     }
 
-    fn failed(&mut self, i: usize, worker: WorkerId, reason: String, permanent: bool, moment: Moment, effects: &mut Vec<Effect>) {
+    fn failed(&mut self, i: usize, worker: Option<WorkerId>, reason: String, permanent: bool, moment: Moment, effects: &mut Vec<Effect>) {
         let instance = &mut self.instances[i];
         instance.failures += 1;
-        instance.exclude(worker);
+        if let Some(worker) = worker {
+            instance.exclude(worker);
+        }
         // The policy counts failures; attempts lost with their worker are not failures of the function.
         match self.rules.next_attempt(instance.failures, moment.chance).filter(|_| !permanent && self.stopping.is_none()) {
             Some(pause) => self.retry(i, moment.now.plus_ms(pause), reason, effects),

@@ -1,6 +1,7 @@
 //! Which attempts count as lost.
 
 use super::*;
+use crate::domain::schedule::Retry;
 
 fn machine(instance: Instance) -> StateMachine {
     StateMachine::new(Arc::new(TaskSettings::default()), RunRules::default(), vec![instance], false)
@@ -106,4 +107,16 @@ fn the_workers_of_a_broadcast_are_counted_at_its_time() {
     assert_eq!(later.placed(2), [Effect::RequestSlot(0), Effect::RequestSlot(1)]);
     assert_eq!(machine(Phase::Unclear(Timestamp(500))).begin(), [Effect::DecideInstances], "nothing was sent before it was stored");
     assert_eq!(machine(Phase::Queued).begin(), [Effect::DecideInstances], "it begins when it is not queued any more");
+}
+
+#[test]
+fn an_attempt_that_finds_no_worker_is_repeated_as_its_rules_say() {
+    let rules = RunRules { retry: Some(Retry { limit: 1, delay: 200, jitter: 0.0, ..Retry::default() }), ..RunRules::default() };
+    let new = || StateMachine::new(Arc::new(TaskSettings::default()), rules.clone(), vec![Instance::new()], false);
+    let mut machine = new();
+    let retry = Effect::Retry(0, Timestamp(1_200), "attempt 1 failed: no worker watches h".to_owned());
+    assert_eq!(machine.no_worker(0, "no worker watches h".to_owned(), false, at(1_000)), [Effect::WithdrawRequest(0), retry]);
+    assert_eq!(machine.tick(at(1_200)), [Effect::RequestSlot(0)]);
+    assert!(is_over(&machine.no_worker(0, "no worker watches h".to_owned(), false, at(1_300))), "its last attempt");
+    assert!(is_over(&new().no_worker(0, "its worker has left".to_owned(), true, at(1_000))), "no other attempt can find one");
 }
