@@ -11,13 +11,14 @@ use crate::domain::node::shown_name;
 use crate::domain::request::unpack;
 use crate::domain::run::Run;
 use crate::domain::sites::site_name;
+use crate::domain::task::NoWorker;
 use crate::domain::time::Timestamp;
 use crate::domain::trace::TraceContext;
 use crate::protocol::api::{Page, TriggerInput};
 use crate::protocol::failed::{Failed, FailedRequest, FailureCount, FailureCounts, RequeueInput, Requeued, of_text};
 use crate::protocol::node::FetchErrorKind;
 use crate::protocol::problem::Problem;
-use crate::store::{BlockFailures, ListFailures, Marks, Payload, ReadFailures, ReadPayloads};
+use crate::store::{BlockFailures, ListFailures, Marks, Payload, ReadFailures, ReadPayloads, WatchedClasses};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -334,6 +335,7 @@ impl Service {
         if dry_run || found.is_empty() {
             return Ok(Requeued { found: count, more, ..Requeued::default() });
         }
+        self.check_worker_for(&run).await?;
         let mut chosen = by_block(&found);
         let stored = self.context.store.read(ReadFailures { no: run.no, seqs: chosen.keys().copied().collect() });
         let stored = stored.await.map_err(|e| problem_of(&e))?.into_iter();
@@ -352,6 +354,24 @@ impl Service {
         })?;
         log::info!("failed requests requeued in a new run run_id={} new_run_id={} found={count}", run.identity, made.identity);
         Ok(Requeued { found: count, queued: count, more, identity: Some(made.identity), ..Requeued::default() })
+    }
+
+    /// Checks that a new run of the job would have a worker, or wait for one. Otherwise it would fail at once, and the failed requests with it:
+    /// each is queued again only once.
+    async fn check_worker_for(&self, run: &Run) -> Result<(), Problem> {
+        let watched = self.context.store.read(WatchedClasses).await.map_err(|e| problem_of(&e))?;
+        let (job, _) = self.stored_job(run.job_id, false).await?;
+        let properties = &job.properties;
+        let class = properties.class_name().unwrap_or(&run.class_name);
+        // Errors in these properties were reported when the job was created.
+        let waits = properties.no_worker() == Ok(NoWorker::Wait) || properties.worker_job().is_ok_and(|job| job.is_some());
+        if waits || watched.iter().any(|watched| watched == class) {
+            return Ok(());
+        }
+        let detail = format!(
+            "no worker watches the class {class}, so a new run would fail at once: start a worker, or set the property `NoWorker` of the job to `wait`"
+        );
+        Err(Problem::conflict("no-worker", detail))
     }
 }
 

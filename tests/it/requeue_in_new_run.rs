@@ -104,3 +104,22 @@ fn it_waits_behind_the_other_runs_of_its_job() {
         assert_eq!(ended(&api, new).await["total"], 2);
     });
 }
+
+#[test]
+fn without_a_worker_the_failures_stay_as_they_are() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let worker = api.worker("it.Alone").await;
+        let job = api.job("alone", "it.Alone", &json!({ "BlockSize": "2" })).await;
+        let old = run_that_is_over(&api, &job).await;
+        let path = format!("/api/v1/runs/{old}/requests/requeue");
+        assert_eq!(api.delete(&format!("/api/v1/workers/{worker}?force=true")).await.0, 204);
+        let (status, problem) = api.post(&path, &json!({})).await;
+        assert_eq!((status, &problem["type"]), (409, &json!("/problems/no-worker")), "{problem}");
+        assert!(failed(&api, &old, "").await.iter().all(|row| row.get("requeuedAs").is_none()), "a refusal marks nothing");
+        api.worker("it.Alone").await;
+        let (status, done) = api.post(&path, &json!({})).await;
+        assert_eq!((status, &done["queued"]), (200, &json!(4)), "{done}");
+    });
+}
