@@ -59,8 +59,8 @@ pub struct Args {
     #[arg(long, env = "WEBLOOM_REQUIRE_SIGN_TIME")]
     require_sign_time: bool,
     /// Threads that serve HTTP
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
     /// Megabytes of memory for the data of connected clients: incoming bodies and frames, and unsent responses and frames. All clients
     /// with one token get three quarters of it
     #[arg(long, env = "WEBLOOM_IN_FLIGHT_MB", default_value_t = IN_FLIGHT_BYTES >> 20, value_parser = in_flight_mb)]
@@ -199,7 +199,7 @@ impl Args {
             accept_lost_data: self.accept_lost_data,
             tls: TlsFiles::of(self.tls_cert, self.tls_key)?,
             tokens,
-            threads: self.threads.max(1),
+            threads: self.threads.into(),
             in_flight_bytes: self.in_flight_mb << 20,
             connections: ConnectionLimits::new(self.max_connections, self.max_connections_per_address)?,
             ids_per_token: self.ids_per_token,

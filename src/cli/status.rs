@@ -145,8 +145,11 @@ fn screen(status: &Value) -> String {
         let disabled = peers["disabled"].as_u64().filter(|n| *n > 0).map(|n| format!(", {n} disabled")).unwrap_or_default();
         Some(format!("{online}, {} in all{disabled}", peers["total"]))
     };
+    // A broker that was killed and started again is one broker for the user.
+    let is_back = |gone: &Value| items(&status["brokers"]).iter().any(|other| other["role"] != "gone" && other["url"] == gone["url"]);
+    let brokers = items(&status["brokers"]).iter().filter(|one| one["role"] != "gone" || !is_back(one));
     let mut rows: Vec<(&str, Option<String>)> =
-        items(&status["brokers"]).iter().enumerate().map(|(i, one)| (if i == 0 { "broker" } else { "" }, Some(broker(one)))).collect();
+        brokers.enumerate().map(|(i, one)| (if i == 0 { "broker" } else { "" }, Some(broker(one)))).collect();
     let states = status["runs"].as_object().into_iter().flatten().map(|(state, count)| format!("{count} {state}"));
     let failed = status["failedLastDay"].as_u64().unwrap_or(0);
     let more = if failed as usize >= MOST { " or more" } else { "" };
@@ -187,6 +190,16 @@ mod tests {
         status["failedLastDay"] = json!(1);
         status["failed"] = json!([{ "identity": "r1", "jobName": "j" }]);
         assert!(screen(&status).ends_with("nothing else needs attention"), "{}", screen(&status));
+    }
+
+    #[test]
+    fn a_broker_that_is_back_is_shown_once() {
+        let broker = |role: &str, url: &str| json!({ "role": role, "url": url, "version": "1", "startedAt": Timestamp::now() });
+        let brokers = [broker("gone", "http://a"), broker("gone", "http://b"), broker("leader", "http://a"), broker("gone", "http://a")];
+        let status =
+            json!({ "brokers": brokers, "nodes": {}, "workers": {}, "runs": {}, "failedLastDay": 0, "failed": [], "attention": [] });
+        let screen = screen(&status);
+        assert_eq!((screen.matches("http://a ").count(), screen.matches("http://b is gone").count()), (1, 1), "{screen}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::depths::Depths;
 use super::error::CrawlError;
-use super::options::{CrawlOptions, job};
+use super::options::{CrawlOptions, changed_options, job};
 use super::outputs::Outputs;
 use super::progress::{Progress, say};
 use super::reach::{Reach, RunSite, unreachable};
@@ -227,6 +227,12 @@ async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result
     let id = state.job_id();
     let runs: Page<RunOutput> = client.json(Method::GET, &format!("/api/v1/runs?jobId={id}"), None).await?;
     if let Some(run) = runs.items.first() {
+        let begun: Value = client.json(Method::GET, &format!("/api/v1/jobs/{id}"), None).await?;
+        let changed = changed_options(&begun["properties"], &job(options, id)["properties"]);
+        if !changed.is_empty() {
+            let options = changed.join(", ");
+            say(&format!("no effect, because the crawl began with other values: {options}. --fresh starts it again with the new ones"));
+        }
         return Ok(run.identity);
     }
     match client.json::<Value>(Method::GET, &format!("/api/v1/jobs/{id}"), None).await {

@@ -371,6 +371,25 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
     json!({ "id": id, "name": name, "jobType": "block", "properties": properties })
 }
 
+/// The options whose values differ between two jobs of a crawl. What the broker may mask is not compared.
+pub fn changed_options(one: &Value, other: &Value) -> Vec<&'static str> {
+    let options = [
+        ("DepthLimit", "--depth"),
+        ("Delay", "--delay"),
+        ("PerSite", "--per-site"),
+        ("SiteBy", "--site-by"),
+        ("MaxRequests", "--limit"),
+        ("MaxPerSite", "--max-per-site"),
+        ("MaxBytes", "--max-bytes"),
+        ("MaxBody", "--max-body"),
+        ("Timeout", "--timeout-s"),
+        ("Robots", "--robots"),
+        ("SortQuery", "--sort-query"),
+        ("DropParameters", "--drop-parameter"),
+    ];
+    options.into_iter().filter(|(property, _)| one[property] != other[property]).map(|(_, option)| option).collect()
+}
+
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("`Name: value` is expected")?;
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));

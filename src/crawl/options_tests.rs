@@ -146,3 +146,15 @@ fn options_that_would_replace_each_other_or_are_too_long_are_refused() {
         assert!(checked.err().is_none_or(|why| says.is_some_and(|says| why.contains(says))), "{line}");
     }
 }
+
+#[test]
+fn options_that_a_resumed_crawl_cannot_change_are_named() {
+    let properties = |line: &str| {
+        let mut options = parse(line).expect("options");
+        options.read_starts().expect("a start");
+        job(&options, JobId::random())["properties"].take()
+    };
+    let begun = properties("http://a.test --depth 4 --delay 100 --threads 8");
+    assert_eq!(changed_options(&begun, &properties("http://a.test --depth 4 --delay 100 --threads 2")), [""; 0]);
+    assert_eq!(changed_options(&begun, &properties("http://a.test --depth 1 --limit 5")), ["--depth", "--delay", "--limit"]);
+}

@@ -220,7 +220,8 @@ impl Service {
         let items = rows.into_iter().map(|row| {
             // Leases are not stored; only the run's actor knows them.
             let lease = leases.get(&row.seq).filter(|_| row.finish_time.is_none());
-            let node_id = lease.map(|l| l.0).or(row.node);
+            // The broker itself answers requests that robots.txt forbids.
+            let node_id = lease.map(|l| l.0).or(row.node).filter(|node| !node.0.is_nil());
             BlockOutput {
                 block_id: BlockId::new(identity, row.seq),
                 identity,

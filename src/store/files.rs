@@ -5,8 +5,12 @@ use super::dialect::sqlite;
 use super::error::StoreError;
 use super::{RESTORING, StoreConfig, beside};
 use crate::private;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
+
+/// How the files of SQLite begin.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Checks that a database can be opened for writing or created, and creates its folder.
 pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> {
@@ -31,6 +35,10 @@ pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> 
     if is_there && !may(&path, true) {
         return Err(refused(verb, format!("no permission to read and write it ({}).", running_as())));
     }
+    // Before anything is changed: the path may be that of another program's file.
+    if is_there && !may_be_database(&path)? {
+        return Err(refused(verb, "it is not an SQLite database.".to_owned()));
+    }
     // The log and the lock are files beside the database.
     if !may(folder, true) {
         return Err(refused(verb, format!("no permission to write in {} ({}).", folder.display(), running_as())));
@@ -41,6 +49,13 @@ pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> 
         return Err(refused(verb, format!("{why} {} and what was restored beside it.", marker.display())));
     }
     if config.accept_lost_data { Ok(()) } else { check_nothing_is_lost(&path) }
+}
+
+/// Whether the file is empty, or begins as a database does (<https://www.sqlite.org/fileformat.html#magic_header_string>).
+fn may_be_database(path: &Path) -> Result<bool, StoreError> {
+    let mut start = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start.is_empty() || start == MAGIC)
 }
 
 /// Checks that a database can be read.
@@ -152,6 +167,8 @@ mod tests {
         assert!(text(check_for_reading(&at("nosuch.db"))).ends_with("nosuch.db: no such file."));
         assert!(text(check_for_reading(folder.path())).ends_with("it is a folder, and a file is expected."));
         assert_eq!(text(check_for_writing(&config("new/w.db"))), "");
+        let other = text(check_for_writing(&config("file")));
+        assert!(other.starts_with("Cannot open") && other.ends_with("file: it is not an SQLite database."), "{other}");
         assert!(text(sqlite::observer(&at("file")).map(drop)).ends_with("file: it is not an SQLite database."));
     }
 

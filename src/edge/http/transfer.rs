@@ -159,7 +159,11 @@ fn read_yaml(body: &[u8]) -> Result<Value, Problem> {
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|e| Problem::malformed(format!("the YAML cannot be read: {e}")))
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| {
+        // An option of the library, which the author of the file cannot set.
+        let why = e.to_string().replace(", set DuplicateKeyPolicy in Options if acceptable", "");
+        Problem::malformed(format!("the YAML cannot be read: {why}"))
+    })
 }
 
 /// Members with this prefix are free for the author of the file: definitions that several jobs share by a YAML alias.
