@@ -348,7 +348,7 @@ fn shuffled() -> Vec<Failure> {
 fn whatever_fails_nothing_that_was_acknowledged_is_lost_or_doubled() {
     let order = shuffled();
     println!("{order:?}");
-    journey_within(Duration::from_secs(600), async {
+    journey_within(Duration::from_secs(1_200), async {
         let site = Site::serve(PAGES);
         let mut places = Places::start();
         let (addresses, fronts) = (places.addresses(), Fronts::of(&places));

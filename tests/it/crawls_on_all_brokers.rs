@@ -324,7 +324,7 @@ async fn crawl_elsewhere() -> (Brokers, Hosts, [(Process, tempfile::TempDir); 2]
 fn a_crawl_outlives_the_leader() {
     journey(async {
         // The nodes have time to come to the next leader, also on a busy machine.
-        let brokers = Brokers::start_on(3, &[], &["--grace", "5000", "--node-heartbeat", "300"], None).await;
+        let brokers = Brokers::start_on(3, &[], &["--grace", "20000", "--node-heartbeat", "300"], None).await;
         let hosts = Hosts::serve(is_held);
         let _agents: [_; 2] = agents(&brokers);
         let mut first = Crawled::start(&brokers.api(0), &brokers.addresses(), &hosts, 0).await;

@@ -72,7 +72,7 @@ pub fn hourly() -> String {
 
 /// Runs a journey on a runtime of its own, with a limit of time.
 pub fn journey<F: Future<Output = ()>>(body: F) {
-    journey_within(Duration::from_secs(240), body);
+    journey_within(Duration::from_secs(600), body);
 }
 
 /// As [`journey`], with another limit.
