@@ -113,8 +113,10 @@ fn what_was_missed_goes_by_the_policy() {
             // The ledger says what was decided; a run is created a little later.
             let ledger = api.get(&format!("/api/v1/jobs/{job}/fires?limit=1000")).await.1;
             let ledger = ledger["items"].as_array().expect("rows");
-            let late: Vec<_> = ledger.iter().filter(|row| row["rule"] == "misfire" && row["verdict"] == "fired").collect();
-            assert!(ledger.iter().any(|row| row["rule"] == "misfire"), "{policy}: the broker has missed some: {ledger:?}");
+            let missed: Vec<_> = ledger.iter().filter(|row| row["rule"] == "misfire").collect();
+            // The newest are first. A broker on a busy machine may be late again, so only its first decision counts.
+            let first = &missed.last().unwrap_or_else(|| panic!("{policy}: the broker has missed some: {ledger:?}"))["creationTime"];
+            let late: Vec<_> = missed.iter().filter(|row| row["creationTime"] == *first && row["verdict"] == "fired").collect();
             match policy {
                 "all" => assert_eq!(late.len(), 3, "{policy}: {late:?}"),
                 "skip" => assert_eq!(late.len(), 0, "{policy}: {late:?}"),
