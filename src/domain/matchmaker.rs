@@ -155,8 +155,7 @@ impl Matchmaker {
     }
 
     /// A node connected, or its facts changed. `open`: it accepts dispatched work.
-    pub fn node_changed(&mut self, facts: impl Into<Arc<NodeFacts>>, free: u32, open: bool) {
-        let facts = facts.into();
+    pub fn node_changed(&mut self, facts: Arc<NodeFacts>, free: u32, open: bool) {
         let node = facts.node_id;
         if self.nodes.get(&node).is_some_and(|slot| slot.facts == facts) {
             return self.change_node(node, |slot| (slot.free, slot.open) = (free, open));
@@ -363,7 +362,7 @@ mod tests {
     #[test]
     fn priority_first_then_fairly() {
         let mut m = Matchmaker::new(SlotKind::Block);
-        m.node_changed(facts(1, "default", "linux"), 100, true);
+        m.node_changed(facts(1, "default", "linux").into(), 100, true);
         m.run_ready(run(1), 0, 50, None, None);
         m.run_ready(run(2), 0, 50, None, None);
         m.run_ready(run(3), 7, 2, None, None);
@@ -381,9 +380,9 @@ mod tests {
     #[test]
     fn the_node_with_the_most_free_slots_comes_first_and_gets_no_more_than_it_has() {
         let mut m = Matchmaker::new(SlotKind::Block);
-        m.node_changed(facts(1, "a", "linux"), 1, true);
-        m.node_changed(facts(2, "a", "linux"), 3, true);
-        m.node_changed(facts(3, "a", "linux"), 9, false);
+        m.node_changed(facts(1, "a", "linux").into(), 1, true);
+        m.node_changed(facts(2, "a", "linux").into(), 3, true);
+        m.node_changed(facts(3, "a", "linux").into(), 9, false);
         m.run_ready(run(1), 0, 50, None, None);
         let nodes: Vec<u128> = std::iter::from_fn(|| m.next_grant()).map(|g| g.node.0.as_u128()).collect();
         assert_eq!(nodes.len(), 4);
@@ -395,7 +394,7 @@ mod tests {
     #[test]
     fn group_and_system_are_asked_for_without_case() {
         let mut m = Matchmaker::new(SlotKind::Block);
-        m.node_changed(facts(1, "vps_redial", "Debian Linux 12"), 5, true);
+        m.node_changed(facts(1, "vps_redial", "Debian Linux 12").into(), 5, true);
         m.run_ready(run(1), 9, 5, Some("InHouse"), None);
         m.run_ready(run(2), 5, 5, None, Some("windows"));
         m.run_ready(run(3), 0, 1, Some("VPS_Redial"), Some("linux"));
@@ -408,13 +407,13 @@ mod tests {
     #[test]
     fn a_block_that_failed_at_a_node_goes_to_another() {
         let mut m = Matchmaker::new(SlotKind::Block);
-        m.node_changed(facts(1, "a", "linux"), 5, true);
+        m.node_changed(facts(1, "a", "linux").into(), 5, true);
         m.run_ready(run(1), 0, 0, Some("a"), None);
         let node = |n: u128| NodeId(Uuid::from_u128(n));
         assert_eq!(m.grant_elsewhere(run(1), node(1)), None, "there is no other");
-        m.node_changed(facts(2, "b", "linux"), 5, true);
+        m.node_changed(facts(2, "b", "linux").into(), 5, true);
         assert_eq!(m.grant_elsewhere(run(1), node(1)), None, "it is of another group");
-        m.node_changed(facts(3, "a", "linux"), 1, true);
+        m.node_changed(facts(3, "a", "linux").into(), 1, true);
         assert_eq!(m.grant_elsewhere(run(1), node(1)).map(|grant| grant.node), Some(node(3)));
         assert_eq!(m.grant_elsewhere(run(1), node(1)), None, "its slot is taken");
         assert_eq!(m.grant_elsewhere(run(2), node(1)), None);
@@ -423,7 +422,7 @@ mod tests {
     #[test]
     fn a_run_or_node_that_is_gone_gets_nothing() {
         let mut m = Matchmaker::new(SlotKind::Block);
-        m.node_changed(facts(1, "a", "linux"), 5, true);
+        m.node_changed(facts(1, "a", "linux").into(), 5, true);
         m.run_ready(run(1), 0, 5, None, None);
         m.run_gone(run(1));
         assert_eq!(grants(&mut m, 9), [] as [u128; 0]);

@@ -136,7 +136,7 @@ proptest! {
                 Step::Node(n, group, system, free, open) => {
                     let facts = node_facts(n, group, system);
                     plain.nodes.insert(node(n), NodeSlot { facts: facts.clone().into(), free, open });
-                    quick.node_changed(facts, free, open);
+                    quick.node_changed(facts.into(), free, open);
                 }
                 Step::NodeFree(n, free) => {
                     if let Some(slot) = plain.nodes.get_mut(&node(n)) {
@@ -200,7 +200,7 @@ fn the_work_of_an_event_does_not_grow_with_nodes_times_runs() {
         m.examined.get()
     };
     for n in 0..NODES {
-        let examined = most(&mut m, &mut |m| m.node_changed(facts(n + 1, "default", "linux"), 5, true));
+        let examined = most(&mut m, &mut |m| m.node_changed(facts(n + 1, "default", "linux").into(), 5, true));
         assert!(examined <= 2, "a node that joins: {examined} are examined");
     }
     for r in 0..RUNS {

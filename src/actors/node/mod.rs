@@ -1,6 +1,7 @@
 //! A node: its facts, its connection state, the blocks it holds. The actor survives a reconnect of the session.
 //!
-//! Promises: a node receives no more blocks than it accepts, unless its slots change while blocks are on their way. When it is lost, each run whose blocks it held is notified once.
+//! Promises: a node receives no more blocks than it accepts, unless its slots change while blocks are on their way. When it is lost,
+//! each run whose blocks it held is notified once.
 //! The actor stores only what operators look at: the record of the node and its statuses.
 
 mod blocks;
