@@ -55,10 +55,11 @@ impl Brokers {
     }
 
     fn renewed_at(&self, Timestamp(now): Timestamp, sole_until: Option<Timestamp>) {
+        // Locked first: a thread that finds no doubt any more must find this one among those that have ended.
+        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
         // If the new lease has run out, too, another doubt begins where this one ends.
         let before = self.sole_until.swap(sole_until.map_or(i64::MAX, |until| until.0.max(now)), Relaxed);
         if now > before {
-            let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
             doubts.push_back((before, now));
             if doubts.len() > DOUBTS {
                 doubts.pop_front();

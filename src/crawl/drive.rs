@@ -227,11 +227,14 @@ async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result
     let id = state.job_id();
     let runs: Page<RunOutput> = client.json(Method::GET, &format!("/api/v1/runs?jobId={id}"), None).await?;
     if let Some(run) = runs.items.first() {
-        let begun: Value = client.json(Method::GET, &format!("/api/v1/jobs/{id}"), None).await?;
+        // The values are only shown: the crawl goes on without them, too.
+        let begun = client.json::<Value>(Method::GET, &format!("/api/v1/jobs/{id}"), None).await.unwrap_or_default();
         let changed = changed_options(&begun["properties"], &job(options, id)["properties"]);
-        if !changed.is_empty() {
+        if begun.is_object() && !changed.is_empty() {
             let options = changed.join(", ");
-            say(&format!("no effect, because the crawl began with other values: {options}. --fresh starts it again with the new ones"));
+            say(&format!(
+                "the crawl began with other values of {options}, and its run keeps them. --fresh starts it again with the new ones"
+            ));
         }
         return Ok(run.identity);
     }

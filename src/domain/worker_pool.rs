@@ -391,7 +391,7 @@ impl WorkerPool {
         free.into_iter().flat_map(|id| self.serve(id)).collect()
     }
 
-    /// Updates the target of the tasks of these handlers that wait for one worker, after a worker that watches them joined, left or changed.
+    /// Updates the target of the tasks of these handlers whose strategy binds them to one worker, after a worker that watches them joined, left or changed.
     fn update_targets_of(&mut self, handlers: &[String]) {
         let is_concerned = |key: &QueueKey| key.is_bound && handlers.iter().any(|handler| **handler == *key.handler);
         let bound = self.queues.iter().filter(|(key, _)| is_concerned(key)).flat_map(|(_, queue)| queue.values());

@@ -32,7 +32,7 @@ pub enum ProgramEvent {
     NodeLost {
         /// The node.
         node: NodeId,
-        /// When its silence began, later by the time in which the broker was in doubt.
+        /// When its silence began, moved forward by the time in which the broker was in doubt.
         silent_since: Timestamp,
     },
     /// From the fleet: a node fits the run, which waits for one.

@@ -60,7 +60,7 @@ pub struct NodeLeft {
 pub struct WorkerLeft {
     /// The worker.
     pub id: WorkerId,
-    /// When its silence began, later by the time in which the broker was in doubt.
+    /// When its silence began, moved forward by the time in which the broker was in doubt.
     pub silent_since: Timestamp,
 }
 

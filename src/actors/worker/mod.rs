@@ -269,7 +269,9 @@ impl Handler<WorkerSessionClosed> for WorkerActor {
         let _timed = self.guard.timed("worker.session_closed");
         if self.sender.as_ref().is_some_and(|sender| sender.number == number) {
             self.sender = None;
-            self.closed_at = Some(Timestamp::steady());
+            // A worker that polls already goes on without its socket.
+            self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
+            self.closed_at = self.fetchers.is_empty().then(Timestamp::steady);
             self.has_left = has_left;
             self.announce_reachable();
         }
